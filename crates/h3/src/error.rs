@@ -1,0 +1,85 @@
+//! The one answer to a request that cannot be run.
+
+use std::fmt;
+
+/// Why a request is refused: the code for programs, the field, and a sentence for people.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Invalid {
+    /// The rule's class; [`InvalidCode::as_str`] is what the API's `error.code` carries.
+    pub code: InvalidCode,
+    /// The request's field as the API names it in `error.param`, such as `size` or `extra_params.task`.
+    pub field: String,
+    /// The rule and the refused value, in lower case and without a full stop.
+    pub message: String,
+}
+
+impl Invalid {
+    pub(crate) fn new(
+        code: InvalidCode,
+        field: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            code,
+            field: field.into(),
+            message: message.into(),
+        }
+    }
+
+    pub(crate) fn value(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(InvalidCode::InvalidValue, field, message)
+    }
+}
+
+/// The class of rule that a request broke.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum InvalidCode {
+    /// A field that the task needs is absent or empty.
+    MissingRequiredParameter,
+    /// A text is longer than its limit.
+    StringAboveMaxLength,
+    /// A value is of the wrong form or outside its range.
+    InvalidValue,
+    /// The aspect ratio is not one that the task takes.
+    InvalidAspectRatio,
+    /// The duration is outside what the model generates.
+    InvalidDuration,
+    /// The frame rate is not the model's.
+    InvalidFps,
+    /// The canvas is too small, too large or too narrow.
+    InvalidSize,
+    /// The task is unknown, or not run here.
+    UnsupportedTask,
+    /// The references do not go with the task.
+    InvalidReferenceCombination,
+    /// The task needs a picture or a video to refer to.
+    ReferenceRequired,
+    /// There are more references than the task takes.
+    TooManyReferences,
+}
+
+impl InvalidCode {
+    /// Gives the slug that the API's `error.code` carries.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::MissingRequiredParameter => "missing_required_parameter",
+            Self::StringAboveMaxLength => "string_above_max_length",
+            Self::InvalidValue => "invalid_value",
+            Self::InvalidAspectRatio => "invalid_aspect_ratio",
+            Self::InvalidDuration => "invalid_duration",
+            Self::InvalidFps => "invalid_fps",
+            Self::InvalidSize => "invalid_size",
+            Self::UnsupportedTask => "unsupported_task",
+            Self::InvalidReferenceCombination => "invalid_reference_combination",
+            Self::ReferenceRequired => "reference_required",
+            Self::TooManyReferences => "too_many_references",
+        }
+    }
+}
+
+impl fmt::Display for InvalidCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
