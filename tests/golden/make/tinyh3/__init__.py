@@ -1,0 +1,1 @@
+"""The tiny MiniMax-H3: its weights, its requests, and the recorders around the reference implementations."""
