@@ -1,0 +1,204 @@
+//! The installed programs, found and checked once.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::Error;
+use crate::process::capture;
+
+/// The oldest major version with the options that the muxer gives (`-movie_timescale`).
+const LEAST_MAJOR_VERSION: u32 = 5;
+/// A check that only prints must end within this.
+const CHECK_LIMIT: Duration = Duration::from_secs(30);
+/// How long an encoder may stand still with work at hand.
+const STALL_LIMIT: Duration = Duration::from_secs(120);
+/// The longest answer to a check; the list of encoders is about 20 kB.
+const MAX_CHECK_BYTES: usize = 1 << 20;
+
+/// An ffmpeg and an ffprobe that are known to run and to have the encoders every video needs.
+#[derive(Debug, Clone)]
+pub struct Ffmpeg {
+    ffmpeg: PathBuf,
+    ffprobe: PathBuf,
+    version: String,
+    stall_limit: Duration,
+}
+
+impl Ffmpeg {
+    /// Finds `ffmpeg` and `ffprobe` on the `PATH` and checks them.
+    ///
+    /// Errors: see [`Ffmpeg::at`].
+    pub fn find() -> Result<Self, Error> {
+        Self::at("ffmpeg", "ffprobe")
+    }
+
+    /// Checks the two programs at these paths, or of these names on the `PATH`.
+    ///
+    /// Errors: [`Error::ProgramMissing`], [`Error::Start`], [`Error::TooOld`], [`Error::EncoderMissing`], and the
+    /// errors of a program that fails or hangs.
+    pub fn at(ffmpeg: impl Into<PathBuf>, ffprobe: impl Into<PathBuf>) -> Result<Self, Error> {
+        let (ffmpeg, ffprobe) = (ffmpeg.into(), ffprobe.into());
+        let version = checked_version("ffmpeg", &ffmpeg)?;
+        checked_version("ffprobe", &ffprobe)?;
+        let encoders = printed("ffmpeg", &ffmpeg, "-encoders")?;
+        for encoder in ["libx264", "aac"] {
+            if !has_encoder(&encoders, encoder) {
+                return Err(Error::EncoderMissing {
+                    encoder,
+                    path: ffmpeg,
+                });
+            }
+        }
+        Ok(Self {
+            ffmpeg,
+            ffprobe,
+            version,
+            stall_limit: STALL_LIMIT,
+        })
+    }
+
+    /// Sets how long an encoder may stand still with work at hand before it is killed; 2 minutes unless set.
+    #[must_use]
+    pub fn with_stall_limit(mut self, limit: Duration) -> Self {
+        self.stall_limit = limit;
+        self
+    }
+
+    /// The version that ffmpeg printed, such as `5.1.9-0+deb12u1`.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// How long an encoder may stand still with work at hand.
+    pub(crate) fn stall_limit(&self) -> Duration {
+        self.stall_limit
+    }
+
+    /// A command that runs ffmpeg.
+    pub(crate) fn ffmpeg_command(&self) -> Command {
+        Command::new(&self.ffmpeg)
+    }
+
+    /// A command that runs ffprobe.
+    pub(crate) fn ffprobe_command(&self) -> Command {
+        Command::new(&self.ffprobe)
+    }
+}
+
+/// `path` as a URL of ffmpeg's file protocol, so that no name reads as an option or another protocol.
+pub(crate) fn file_url(path: &Path) -> OsString {
+    let mut url = OsString::from("file:");
+    url.push(path);
+    url
+}
+
+/// What `program` prints for one option that only prints.
+fn printed(program: &'static str, path: &Path, option: &str) -> Result<String, Error> {
+    let mut command = Command::new(path);
+    command.args(["-hide_banner", option]);
+    let captured = capture(program, command, CHECK_LIMIT, MAX_CHECK_BYTES)?;
+    Ok(String::from_utf8_lossy(&captured.stdout).into_owned())
+}
+
+/// The version of `program`, when it is new enough.
+fn checked_version(program: &'static str, path: &Path) -> Result<String, Error> {
+    let text = printed(program, path, "-version")?;
+    let version = version_of(&text).unwrap_or("unknown").to_owned();
+    match major_version(&version) {
+        Some(major) if major < LEAST_MAJOR_VERSION => Err(Error::TooOld {
+            program,
+            version,
+            least: LEAST_MAJOR_VERSION,
+        }),
+        _ => Ok(version),
+    }
+}
+
+/// The third word of `ffmpeg version 5.1.9-0+deb12u1 Copyright …`.
+fn version_of(text: &str) -> Option<&str> {
+    let mut words = text.lines().next()?.split_whitespace();
+    words.nth(1).filter(|word| *word == "version")?;
+    words.next()
+}
+
+/// The major version of `5.1.9-…` or `n7.0`; builds from a repository (`N-109…`, `git-…`) have none.
+fn major_version(version: &str) -> Option<u32> {
+    version
+        .strip_prefix('n')
+        .unwrap_or(version)
+        .split('.')
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// Whether the list of `-encoders` names `encoder`: lines are flags, name, description.
+fn has_encoder(list: &str, encoder: &str) -> bool {
+    list.lines()
+        .any(|line| line.split_whitespace().nth(1) == Some(encoder))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn script(folder: &Path, name: &str, body: &str) -> PathBuf {
+        let path = folder.join(name);
+        fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    #[test]
+    fn the_installed_programs_are_found() {
+        let ffmpeg = Ffmpeg::find().unwrap();
+        assert!(!ffmpeg.version().is_empty());
+    }
+
+    #[test]
+    fn a_missing_program_is_named_with_the_way_to_install_it() {
+        for (ffmpeg, ffprobe, missing) in [
+            ("/nowhere/ffmpeg", "ffprobe", "ffmpeg"),
+            ("ffmpeg", "/nowhere/ffprobe", "ffprobe"),
+        ] {
+            let message = Ffmpeg::at(ffmpeg, ffprobe).unwrap_err().to_string();
+            assert!(
+                message.starts_with(&format!("could not find {missing} at /nowhere/{missing}")),
+                "{message}"
+            );
+            assert!(message.contains("apt-get install ffmpeg"), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_missing_encoder_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let body = r#"case "$*" in *-version*) echo "ffmpeg version 6.0 Copyright";;
+            *) echo " V....D libx264rgb libx264 H.264"; echo " A..... aac AAC";; esac"#;
+        let fake = script(folder.path(), "ffmpeg", body);
+        let message = Ffmpeg::at(&fake, "ffprobe").unwrap_err().to_string();
+        assert!(message.contains("has no libx264 encoder"), "{message}");
+    }
+
+    #[test]
+    fn an_old_version_is_refused_and_an_unnumbered_one_is_tried() {
+        let folder = tempfile::tempdir().unwrap();
+        let fake = script(
+            folder.path(),
+            "ffmpeg",
+            r#"echo "ffmpeg version 4.4.2-0ubuntu Copyright""#,
+        );
+        let message = Ffmpeg::at(&fake, "ffprobe").unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "ffmpeg 4.4.2-0ubuntu is too old: version 5 or newer is needed"
+        );
+        assert_eq!(major_version("n7.1"), Some(7));
+        assert_eq!(major_version("N-109542-g9b2e2a0"), None);
+    }
+}
