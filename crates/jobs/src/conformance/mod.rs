@@ -1,0 +1,168 @@
+//! What every implementation of a trait of this crate must do, as stories.
+//!
+//! Each check is a function over the trait alone; the macros [`store_conformance!`](crate::store_conformance),
+//! [`dispatch_conformance!`](crate::dispatch_conformance) and [`blob_conformance!`](crate::blob_conformance) turn every check
+//! into a test of the crate that calls them, so that no implementation can forget one. The calling crate needs tokio's
+//! `macros` and `rt-multi-thread`.
+//!
+//! A failed check panics, as a test does.
+
+pub mod blob;
+pub mod dispatch;
+pub mod store;
+
+/// Makes a test of every check of the [`Store`](crate::Store) suite.
+///
+/// Its argument is a future that makes a new [`StoreHarness`](crate::conformance::store::StoreHarness) over an empty store.
+#[macro_export]
+macro_rules! store_conformance {
+    ($harness:expr) => {
+        $crate::store_conformance! { @tests $harness;
+            life {
+                a_new_job_waits,
+                a_job_runs_from_its_claim_to_its_stored_result,
+                a_failed_job_tells_why,
+                a_claimed_job_is_queued_for_its_client_until_it_begins,
+                percent_only_grows_and_stays_below_a_hundred,
+                beginning_twice_keeps_the_first_moment,
+                an_id_is_used_once,
+                a_spec_of_a_newer_program_is_kept_unread,
+                another_tenant_sees_nothing,
+            }
+            claims {
+                one_of_two_claimants_gets_the_job,
+                many_claimants_share_many_jobs_without_doubling_one,
+                a_job_is_not_claimed_by_the_wrong_weights,
+                a_job_of_an_unknown_spec_version_is_not_claimed,
+                a_job_too_large_for_a_worker_is_left_to_others,
+                the_jobs_of_one_tenant_are_claimed_in_order,
+                a_late_tenant_does_not_wait_behind_a_backlog,
+                a_worker_with_two_sets_of_weights_takes_the_lower_rank,
+                hints_are_due_jobs_in_order,
+                the_place_in_the_queue_counts_those_before,
+            }
+            fencing {
+                an_ended_lease_is_reclaimed_and_its_holder_is_fenced,
+                every_verb_refuses_a_stale_fence,
+                every_verb_refuses_a_wrong_token,
+                a_finished_job_is_finished_once,
+                a_beat_keeps_the_job,
+                a_result_under_a_foreign_key_is_refused,
+            }
+            endings {
+                a_job_whose_workers_are_lost_fails_with_its_history_kept,
+                a_drain_refunds_the_attempt_but_not_the_fence,
+                a_retry_waits_for_its_backoff,
+                a_retry_waits_as_long_as_its_worker_asks,
+                the_last_retry_fails_with_its_error,
+                a_restart_takes_back_the_jobs_of_dead_workers_only,
+                the_next_moment_is_the_first_that_matters,
+            }
+            cancels {
+                a_waiting_job_is_cancelled_at_once,
+                a_running_job_is_cancelled_by_its_worker,
+                an_accepted_cancel_wins_over_a_late_result,
+                an_accepted_cancel_wins_over_every_other_end,
+                a_cancelled_job_whose_worker_is_lost_does_not_run_again,
+                an_ended_job_is_not_cancelled,
+                cancelling_a_job_that_is_not_there_finds_nothing,
+            }
+            deletes {
+                a_job_is_deleted_in_every_state,
+                a_late_result_does_not_bring_a_deleted_job_back,
+                deleting_twice_finds_nothing,
+            }
+            objects {
+                a_result_is_named_and_kept,
+                what_a_failed_attempt_may_have_written_is_garbage,
+                what_a_lost_worker_may_still_write_is_collected_later,
+                a_deleted_result_is_garbage,
+                an_object_of_nobody_is_found,
+            }
+            lists {
+                pages_cover_all_jobs_once_within_one_microsecond,
+                a_list_goes_on_after_a_deleted_job,
+                a_list_does_not_go_on_after_a_job_that_never_was,
+                a_list_shows_one_status,
+                a_list_of_none_says_whether_there_are_some,
+            }
+        }
+    };
+    (@tests $harness:expr; $($group:ident { $($check:ident),* $(,)? })*) => {
+        $(
+            mod $group {
+                use super::*;
+                $(
+                    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                    async fn $check() {
+                        let harness = $harness.await;
+                        $crate::conformance::store::$group::$check(&harness).await;
+                    }
+                )*
+            }
+        )*
+    };
+}
+
+/// Makes a test of every check of the [`Dispatch`](crate::Dispatch) suite.
+///
+/// Its argument is a future of an `Arc<dyn Dispatch>` without hints and of something to keep alive beside it.
+#[macro_export]
+macro_rules! dispatch_conformance {
+    ($factory:expr) => {
+        $crate::dispatch_conformance! { @tests $factory;
+            the_lowest_rank_comes_first,
+            equal_ranks_come_in_the_order_of_their_ids,
+            a_hint_pushed_again_is_not_doubled,
+            the_rank_pushed_last_counts,
+            queues_are_apart,
+            the_first_queue_that_has_a_hint_is_served,
+            a_waiting_pop_hears_a_push,
+            a_pop_that_waits_for_nothing_ends,
+            a_dropped_pop_takes_nothing,
+            every_hint_goes_to_one_of_many,
+        }
+    };
+    (@tests $factory:expr; $($check:ident),* $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $check() {
+                let (dispatch, _kept) = $factory.await;
+                $crate::conformance::dispatch::$check(dispatch).await;
+            }
+        )*
+    };
+}
+
+/// Makes a test of every check of the [`Blob`](crate::Blob) suite.
+///
+/// Its argument is a future of an `Arc<dyn Blob>` without objects and of something to keep alive beside it.
+#[macro_export]
+macro_rules! blob_conformance {
+    ($factory:expr) => {
+        $crate::blob_conformance! { @tests $factory;
+            what_was_put_is_read_back,
+            an_empty_object_is_an_object,
+            a_range_is_those_bytes,
+            a_range_that_is_not_there_is_refused,
+            a_put_tried_again_is_a_success,
+            a_put_never_overwrites,
+            a_put_of_a_missing_file_leaves_nothing,
+            of_many_puts_one_wins,
+            a_missing_object_is_none,
+            deleting_is_idempotent,
+            a_deleted_key_can_be_put_again,
+            an_object_can_be_read_to_its_end_while_it_is_deleted,
+            a_list_is_ordered_and_goes_on,
+        }
+    };
+    (@tests $factory:expr; $($check:ident),* $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $check() {
+                let (blob, _kept) = $factory.await;
+                $crate::conformance::blob::$check(blob).await;
+            }
+        )*
+    };
+}

@@ -1,0 +1,130 @@
+//! The suite of [`Store`].
+
+pub mod cancels;
+pub mod claims;
+pub mod deletes;
+pub mod endings;
+pub mod fencing;
+pub mod life;
+pub mod lists;
+pub mod objects;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clapboard_h3::{GenerationSpec, Partition};
+
+use crate::attempt::{Attempt, AttemptEnd};
+use crate::id::{JobId, Tenant, WorkerId};
+use crate::job::{Job, NewJob};
+use crate::lease::{Claimant, Claimed, Lease, LeaseError};
+use crate::outcome::{FailureCode, JobError, Outcome, ResultObject, RunReport};
+use crate::policy::Policy;
+use crate::progress::{Phase, Progress};
+use crate::spec::SpecRecord;
+use crate::store::Store;
+
+/// An empty store with [`Policy::default`], and a way to let time pass for it.
+#[async_trait]
+pub trait StoreHarness: Send + Sync {
+    /// Returns the store; always the same one.
+    fn store(&self) -> Arc<dyn Store>;
+
+    /// Lets time pass for everything in the store, at once: by moving its clock, or its rows the other way.
+    async fn advance(&self, by: Duration);
+}
+
+/// How long a lease of the policy lasts.
+fn lease_duration() -> Duration {
+    Policy::default().lease
+}
+
+fn tenant() -> Tenant {
+    Tenant::default()
+}
+
+fn new_job() -> NewJob {
+    NewJob {
+        id: JobId::new(),
+        tenant: tenant(),
+        model: "minimax-h3".to_owned(),
+        partition: Partition::Fl2va,
+        spec: SpecRecord { version: GenerationSpec::VERSION, json: r#"{"kept":"unread"}"#.to_owned() },
+        cost_tflop: 100.0,
+    }
+}
+
+/// A new worker that can run what [`new_job`] makes.
+fn worker() -> Claimant {
+    Claimant::new(WorkerId::new(), vec![Partition::Fl2va])
+}
+
+fn at(phase: Phase, step: u32, total_steps: u32, percent: u8) -> Progress {
+    Progress { phase, step, total_steps, percent }
+}
+
+fn completed(lease: &Lease) -> Outcome {
+    let object = ResultObject { key: lease.result_key(), size_bytes: 4_321, sha256: "5a".repeat(32) };
+    let report = RunReport {
+        inference_s: 12.5,
+        stage_durations_s: [("denoise".to_owned(), 10.25), ("decode_video".to_owned(), 2.0)].into(),
+        peak_memory_bytes: 7 << 30,
+    };
+    Outcome::Completed { object, report }
+}
+
+fn failed(message: &str) -> JobError {
+    JobError::new(FailureCode::GenerationFailed, message)
+}
+
+async fn create(store: &dyn Store) -> Job {
+    store.create(new_job()).await.expect("a job is made")
+}
+
+async fn claim(store: &dyn Store, id: JobId) -> Claimed {
+    store.claim(id, &worker()).await.expect("the store answers").expect("the job can be claimed")
+}
+
+/// A job that a worker has begun.
+async fn running(store: &dyn Store) -> Lease {
+    let job = create(store).await;
+    let lease = claim(store, job.id).await.lease;
+    store.begin(&lease).await.expect("the lease holds");
+    lease
+}
+
+async fn get(store: &dyn Store, id: JobId) -> Job {
+    store.get(&tenant(), id).await.expect("the store answers").expect("the job is there")
+}
+
+async fn history(store: &dyn Store, id: JobId) -> Vec<Attempt> {
+    store.attempts(&tenant(), id).await.expect("the store answers")
+}
+
+async fn ends(store: &dyn Store, id: JobId) -> Vec<Option<AttemptEnd>> {
+    history(store, id).await.into_iter().map(|attempt| attempt.ended.map(|(_, end)| end)).collect()
+}
+
+#[track_caller]
+fn assert_lost<T: std::fmt::Debug>(verb: &str, answer: Result<T, LeaseError>, lease: &Lease) {
+    match answer {
+        Err(LeaseError::Lost { job, fence }) => assert_eq!((job, fence), (lease.job, lease.fence), "{verb}"),
+        other => panic!("{verb} should have been refused, but answered {other:?}"),
+    }
+}
+
+/// Tries every verb of a worker and expects each to be refused.
+async fn assert_fenced(store: &dyn Store, lease: &Lease) {
+    use crate::outcome::HandBack;
+
+    let progress = at(Phase::Denoise, 1, 2, 50);
+    let retry = HandBack::Retry { after: None, error: failed("late") };
+    assert_lost("begin", store.begin(lease).await, lease);
+    assert_lost("beat", store.beat(lease, &progress).await, lease);
+    assert_lost("finish as completed", store.finish(lease, completed(lease)).await, lease);
+    assert_lost("finish as failed", store.finish(lease, Outcome::Failed(failed("late"))).await, lease);
+    assert_lost("finish as cancelled", store.finish(lease, Outcome::Cancelled).await, lease);
+    assert_lost("hand back drained", store.hand_back(lease, HandBack::Drained).await, lease);
+    assert_lost("hand back for a retry", store.hand_back(lease, retry).await, lease);
+}

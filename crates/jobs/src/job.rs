@@ -1,0 +1,103 @@
+//! The job and what makes one.
+
+use clapboard_h3::{GenerationSpec, Partition};
+
+use crate::dispatch::Queue;
+use crate::id::{Fence, JobId, Tenant, WorkerId};
+use crate::outcome::{JobError, ResultObject, RunReport};
+use crate::progress::Progress;
+use crate::spec::SpecRecord;
+use crate::state::{JobState, Status};
+use crate::time::Micros;
+
+/// What is needed to make a job. Built by [`NewJob::new`], then changed field by field.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewJob {
+    /// The job's name, chosen here so that the caller knows it whatever becomes of the call.
+    pub id: JobId,
+    /// Whom it belongs to.
+    pub tenant: Tenant,
+    /// The model by the name the client used, echoed to it.
+    pub model: String,
+    /// The weights it needs.
+    pub partition: Partition,
+    /// What to generate.
+    pub spec: SpecRecord,
+    /// What it costs, in TFLOP: its share in the fair order.
+    pub cost_tflop: f64,
+}
+
+impl NewJob {
+    /// Makes a job from a resolved request.
+    pub fn new(tenant: Tenant, model: impl Into<String>, spec: &GenerationSpec) -> Self {
+        Self {
+            id: JobId::new(),
+            tenant,
+            model: model.into(),
+            partition: spec.partition,
+            spec: SpecRecord::encode(spec),
+            cost_tflop: spec.cost().get(),
+        }
+    }
+}
+
+/// A job as its row tells it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    /// Its name.
+    pub id: JobId,
+    /// Whom it belongs to.
+    pub tenant: Tenant,
+    /// The model by the name the client used.
+    pub model: String,
+    /// The weights it needs.
+    pub partition: Partition,
+    /// What to generate.
+    pub spec: SpecRecord,
+    /// What it costs, in TFLOP.
+    pub cost_tflop: f64,
+    /// Its place in the order of its queue, fixed when it was made; lower runs first.
+    pub rank: f64,
+    /// Where it stands.
+    pub state: JobState,
+    /// How far its present or last attempt came.
+    pub progress: Progress,
+    /// When it was made.
+    pub created_at: Micros,
+    /// Before when it is not claimed: its creation, or the end of a backoff.
+    pub run_at: Micros,
+    /// When the present or last attempt really began; none while it waits.
+    pub begun_at: Option<Micros>,
+    /// When it ended.
+    pub finished_at: Option<Micros>,
+    /// When somebody asked for its cancel.
+    pub cancel_requested_at: Option<Micros>,
+    /// How many attempts count so far, the present one included.
+    pub attempt: u32,
+    /// How many attempts it has.
+    pub max_attempts: u32,
+    /// How often it was claimed.
+    pub fence: Fence,
+    /// Who holds it now.
+    pub worker: Option<WorkerId>,
+    /// Until when the holder's lease lasts.
+    pub lease_expires_at: Option<Micros>,
+    /// Its result, exactly when it is completed.
+    pub result: Option<ResultObject>,
+    /// What its run said about itself, exactly when it is completed.
+    pub report: Option<RunReport>,
+    /// Why it has no result, exactly when it failed or was cancelled.
+    pub error: Option<JobError>,
+}
+
+impl Job {
+    /// Returns what a client is told about the job.
+    pub fn status(&self) -> Status {
+        self.state.status(self.begun_at.is_some())
+    }
+
+    /// Returns the queue it waits in.
+    pub fn queue(&self) -> Queue {
+        Queue::of(self.partition)
+    }
+}

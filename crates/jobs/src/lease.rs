@@ -1,0 +1,118 @@
+//! A worker's hold on a job, and why a worker that lost it can do no harm.
+//!
+//! A claim is one conditional update: it takes a queued job, raises its fence, draws a random token and sets the end
+//! of the lease by the store's clock. From then on every write about the job says
+//! `where id = ? and fence = ? and claim_token = ? and state = 'running'`. Zero rows is an answer: the lease is
+//! [lost](LeaseError::Lost), because it ended and the job was given away, or somebody cancelled or deleted the job. The
+//! worker then stops, removes what it has uploaded and reports nothing.
+//!
+//! Why at most one result can ever be seen:
+//!
+//! 1. Two claims of one job have different fences, since the update that raises it locks the row; and different tokens,
+//!    even if a restored store handed out the same fence again.
+//! 2. All that an attempt uploads goes to [`Lease::result_key`], which holds both, and no put ever overwrites. So two
+//!    attempts never write the same object.
+//! 3. The object becomes the job's result in the same transaction that ends the job, under the condition above. Only
+//!    one claim can pass it, and it leaves the state `running` for good.
+//! 4. Readers reach objects through the row alone.
+
+use std::time::Duration;
+
+use clapboard_h3::{GenerationSpec, Partition};
+
+use crate::blob::BlobKey;
+use crate::id::{ClaimToken, Fence, JobId, Tenant, WorkerId};
+use crate::job::Job;
+use crate::store::StoreError;
+use crate::time::Micros;
+
+/// Who wants a job, and which jobs it can run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claimant {
+    /// This run of the worker's process.
+    pub worker: WorkerId,
+    /// The weights it has loaded.
+    pub partitions: Vec<Partition>,
+    /// The spec versions it can decode.
+    pub spec_versions: Vec<u32>,
+    /// The largest job it can hold, in TFLOP; none for any.
+    pub max_cost_tflop: Option<f64>,
+}
+
+impl Claimant {
+    /// Describes a worker of this program that holds jobs of any size.
+    pub fn new(worker: WorkerId, partitions: Vec<Partition>) -> Self {
+        Self { worker, partitions, spec_versions: vec![GenerationSpec::VERSION], max_cost_tflop: None }
+    }
+}
+
+/// A hold on a running job: what every later write must present.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// The job.
+    pub job: JobId,
+    /// Whose job it is; part of its objects' keys.
+    pub tenant: Tenant,
+    /// Which claim of the job this is.
+    pub fence: Fence,
+    /// The claim's secret.
+    pub token: ClaimToken,
+    /// Who claimed.
+    pub worker: WorkerId,
+    /// When it ends unless it is renewed, by the store's clock.
+    pub expires_at: Micros,
+    /// How long one beat renews it, to be counted on the worker's own monotonic clock from *before* the call that
+    /// answered.
+    pub duration: Duration,
+}
+
+impl Lease {
+    /// Returns the only key that this claim's result may be put under.
+    pub fn result_key(&self) -> BlobKey {
+        BlobKey::result(&self.tenant, self.job, self.fence, self.token)
+    }
+}
+
+/// A fresh claim.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claimed {
+    /// The hold.
+    pub lease: Lease,
+    /// The job as it stands now.
+    pub job: Job,
+}
+
+/// The answer to a beat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Beat {
+    /// When the renewed lease ends, by the store's clock.
+    pub lease_expires_at: Micros,
+    /// Somebody wants the job cancelled: stop and finish it as such.
+    pub cancel_requested: bool,
+}
+
+/// Why a write under a lease did not take effect.
+#[derive(Debug, thiserror::Error)]
+pub enum LeaseError {
+    /// The job is another claim's now, or has ended, or is gone: stop, remove what was uploaded, report nothing.
+    #[error("the lease on job {job} (fence {fence}) is no longer ours")]
+    Lost {
+        /// The job.
+        job: JobId,
+        /// The fence of the lost claim.
+        fence: Fence,
+    },
+    /// The result lies under a key that is not this claim's, so it cannot become the job's.
+    #[error("the result of job {job} lies under {found}, not under its claim's key {expected}")]
+    ForeignResult {
+        /// The job.
+        job: JobId,
+        /// The key that was reported.
+        found: BlobKey,
+        /// The claim's key.
+        expected: BlobKey,
+    },
+    /// The store could not say; the lease may still be ours.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

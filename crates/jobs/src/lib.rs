@@ -1,0 +1,47 @@
+//! What a job is, and what its store, its dispatcher and its media store must do.
+//!
+//! A job is a row. It exists from the moment its row is committed, it is worked on by whoever holds its [`Lease`],
+//! and it ends exactly once. Everything that may change a job goes through one verb of [`Store`], each a whole
+//! transaction; [`Dispatch`] carries hints that may be lost, doubled or stale; [`Blob`] keeps immutable objects, and
+//! the objects it keeps are those that some row names.
+//!
+//! Two ideas carry the crate. The *fence* is a number that every claim raises and nothing lowers; together with the
+//! random *claim token* it is in the `where` clause of every write that follows a claim, so that a worker which lost
+//! its lease can change nothing ([`lease`]). The *transition function* [`JobState::on`] is the one place that says
+//! which state follows which; the tables check the same law.
+//!
+//! The `conformance` feature holds one suite per trait; each implementation's tests run the whole suite.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
+
+pub mod attempt;
+pub mod backoff;
+pub mod blob;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod dispatch;
+mod id;
+mod job;
+pub mod lease;
+mod outcome;
+pub mod policy;
+mod progress;
+pub mod rank;
+mod spec;
+mod state;
+pub mod store;
+mod time;
+
+pub use attempt::{Attempt, AttemptEnd};
+pub use blob::{Blob, BlobError, BlobKey};
+pub use dispatch::{Dispatch, DispatchError, Hint, Queue};
+pub use id::{ClaimToken, Fence, InvalidId, JobId, Tenant, WorkerId};
+pub use job::{Job, NewJob};
+pub use lease::{Beat, Claimant, Claimed, Lease, LeaseError};
+pub use outcome::{ErrorClass, FailureCode, HandBack, JobError, Outcome, ResultObject, RunReport};
+pub use policy::Policy;
+pub use progress::{Phase, Progress};
+pub use spec::SpecRecord;
+pub use state::{IllegalTransition, JobEvent, JobState, Status};
+pub use store::{JobPage, ListQuery, Order, Store, StoreError};
+pub use time::{Clock, Micros, SystemClock};

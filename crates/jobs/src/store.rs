@@ -1,0 +1,203 @@
+//! The truth about jobs, one transaction per verb.
+
+use async_trait::async_trait;
+
+use crate::attempt::Attempt;
+use crate::blob::BlobKey;
+use crate::dispatch::Hint;
+use crate::id::{JobId, Tenant, WorkerId};
+use crate::job::{Job, NewJob};
+use crate::lease::{Beat, Claimant, Claimed, Lease, LeaseError};
+use crate::outcome::{HandBack, Outcome};
+use crate::progress::Progress;
+use crate::state::{JobState, Status};
+use crate::time::Micros;
+
+/// Why a store did not do as asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The list should go on after a job that never was, or is another tenant's.
+    #[error("there is no job {after} to list after")]
+    UnknownCursor {
+        /// The job that was named.
+        after: JobId,
+    },
+    /// A job of that id is there already.
+    #[error("job {id} exists already")]
+    Duplicate {
+        /// The id.
+        id: JobId,
+    },
+    /// The store could not be reached or its medium failed.
+    #[error("could not reach the job store while {doing}")]
+    Unavailable {
+        /// What was being done.
+        doing: &'static str,
+        /// What went wrong.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A row holds what this program cannot read.
+    #[error("the job store holds a {field} that this program cannot read")]
+    Unreadable {
+        /// The column.
+        field: &'static str,
+        /// What the reader said.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// Which end of a list comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// Oldest first.
+    Ascending,
+    /// Newest first.
+    #[default]
+    Descending,
+}
+
+/// Which jobs to list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListQuery {
+    /// The last job of the page before; it may have been deleted since.
+    pub after: Option<JobId>,
+    /// How many at most.
+    pub limit: u32,
+    /// Which end comes first.
+    pub order: Order,
+    /// Only those of which a client is told this.
+    pub status: Option<Status>,
+}
+
+impl Default for ListQuery {
+    fn default() -> Self {
+        Self { after: None, limit: 20, order: Order::default(), status: None }
+    }
+}
+
+/// A page of a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobPage {
+    /// The jobs.
+    pub jobs: Vec<Job>,
+    /// More follow after the last of them.
+    pub has_more: bool,
+}
+
+/// What a sweep over lost leases did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// Jobs that wait for their next attempt.
+    pub requeued: Vec<JobId>,
+    /// Jobs that have ended: attempts used up, or a cancel was asked for.
+    pub ended: Vec<JobId>,
+}
+
+impl Reclaimed {
+    /// Tells whether nothing was there to reclaim.
+    pub fn is_empty(&self) -> bool {
+        self.requeued.is_empty() && self.ended.is_empty()
+    }
+}
+
+/// Keeps the jobs.
+///
+/// Every verb is one transaction: when it returns, what it did survives a loss of power; when it fails, it did nothing,
+/// except that a failure to hear the answer ([`StoreError::Unavailable`]) leaves open which of the two it was. Times
+/// are of the store's clock, and a cancel that was accepted is kept: the job then ends cancelled, whatever its worker
+/// reports.
+///
+/// The verbs of a worker (from [`begin`](Store::begin) to [`hand_back`](Store::hand_back)) need its [`Lease`]
+/// and answer [`LeaseError::Lost`] when it holds no more; [`lease`](crate::lease) is the argument.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// Returns the time by the store's clock.
+    async fn now(&self) -> Result<Micros, StoreError>;
+
+    /// Makes a job, which exists from now on.
+    ///
+    /// Errors: [`StoreError::Duplicate`] when there is one of that id.
+    async fn create(&self, job: NewJob) -> Result<Job, StoreError>;
+
+    /// Returns a tenant's job; none when it has none of that id.
+    async fn get(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError>;
+
+    /// Returns a tenant's jobs in the order of their creation, ties by id.
+    ///
+    /// Errors: [`StoreError::UnknownCursor`] when `after` never was a job of the tenant's.
+    async fn list(&self, tenant: &Tenant, query: &ListQuery) -> Result<JobPage, StoreError>;
+
+    /// Returns the claims of a tenant's job, oldest first; none of them when it has no such job.
+    async fn attempts(&self, tenant: &Tenant, id: JobId) -> Result<Vec<Attempt>, StoreError>;
+
+    /// Returns the place of a tenant's waiting job in its queue: 1 for the next to be claimed, 0 when it is claimed and
+    /// not begun; none when it does not wait.
+    async fn queue_position(&self, tenant: &Tenant, id: JobId) -> Result<Option<u64>, StoreError>;
+
+    /// Cancels a tenant's job and returns it; none when there is no such job.
+    ///
+    /// A waiting job ends at once. A running one is marked, its worker hears of it with its next beat and the job ends when
+    /// the worker says so or loses its lease. An ended job stays as it is.
+    async fn cancel(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError>;
+
+    /// Deletes a tenant's job, whatever its state, and returns the state it was in; none when there is no such job.
+    ///
+    /// The job is gone for everybody at once and nothing brings it back: a worker that still runs it has lost its
+    /// lease. Its objects become garbage.
+    async fn delete(&self, tenant: &Tenant, id: JobId) -> Result<Option<JobState>, StoreError>;
+
+    /// Claims the job of a hint, if it waits, is due, and the claimant can run it.
+    async fn claim(&self, id: JobId, claimant: &Claimant) -> Result<Option<Claimed>, StoreError>;
+
+    /// Claims the waiting job of the lowest rank, ties by id, among those that are due and the claimant can run.
+    async fn claim_next(&self, claimant: &Claimant) -> Result<Option<Claimed>, StoreError>;
+
+    /// Records that the worker has really begun: from now on clients are told `in_progress`. Repeats change nothing.
+    async fn begin(&self, lease: &Lease) -> Result<Beat, LeaseError>;
+
+    /// Renews the lease and records the progress.
+    async fn beat(&self, lease: &Lease, progress: &Progress) -> Result<Beat, LeaseError>;
+
+    /// Ends the job and returns how: as the outcome says, or cancelled if somebody had asked for that.
+    ///
+    /// A result becomes the job's in the same transaction; one that does not becomes garbage.
+    ///
+    /// Errors: [`LeaseError::ForeignResult`] when the result does not lie under the lease's key.
+    async fn finish(&self, lease: &Lease, outcome: Outcome) -> Result<JobState, LeaseError>;
+
+    /// Gives the job back unfinished and returns what became of it: queued; or failed when a retry was the last
+    /// attempt; or cancelled if somebody had asked for that.
+    async fn hand_back(&self, lease: &Lease, hand_back: HandBack) -> Result<JobState, LeaseError>;
+
+    /// Returns, for each queue, up to `limit` waiting jobs that are due, lowest rank first.
+    async fn ready(&self, limit: u32) -> Result<Vec<Hint>, StoreError>;
+
+    /// Takes back up to `limit` jobs whose leases have ended; a job whose attempts are used up fails with
+    /// [`WorkerLost`](crate::FailureCode::WorkerLost).
+    async fn reclaim_expired(&self, limit: u32) -> Result<Reclaimed, StoreError>;
+
+    /// Takes back all jobs held by workers other than `living`, without waiting for their leases to end.
+    ///
+    /// Only for a caller who knows that no other worker lives: the start of a standalone service, which holds the
+    /// lock of its data directory.
+    async fn reclaim_from_dead(&self, living: &[WorkerId]) -> Result<Reclaimed, StoreError>;
+
+    /// Returns the first moment later than `after` at which a job falls due, a lease ends or garbage can be collected;
+    /// none when nothing of this will happen by itself.
+    ///
+    /// A sweep reads [`now`](Store::now), does its work, and sleeps until the moment after the time it read.
+    async fn next_due(&self, after: Micros) -> Result<Option<Micros>, StoreError>;
+
+    /// Returns up to `limit` keys that a row once named and none names now, and which nobody can still be writing.
+    async fn garbage(&self, limit: u32) -> Result<Vec<BlobKey>, StoreError>;
+
+    /// Forgets garbage whose objects have been deleted; keys that are not garbage are left alone.
+    async fn forget_garbage(&self, keys: &[BlobKey]) -> Result<(), StoreError>;
+
+    /// Returns those of `keys` that no row names: neither as a result, nor as one to come, nor as garbage.
+    ///
+    /// A sweep over the objects themselves finds with it what a worker put after it had lost its lease.
+    async fn unnamed(&self, keys: &[BlobKey]) -> Result<Vec<BlobKey>, StoreError>;
+}
