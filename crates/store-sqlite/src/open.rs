@@ -1,0 +1,78 @@
+//! Opening the file: connections, pragmas, migrations.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clapboard_jobs::{Clock, Policy};
+use sqlx::migrate::Migrator;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+
+use crate::error::OpenError;
+use crate::store::SqliteStore;
+
+static MIGRATOR: Migrator = sqlx::migrate!("../../migrations/sqlite");
+
+/// How long a statement waits for another process that writes.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many requests may read at once.
+const READERS: u32 = 4;
+
+impl SqliteStore {
+    /// Opens the job store in the file at `path`, which is made when it is not there; its folder must be.
+    ///
+    /// Errors: [`OpenError`], naming the file and what is wrong with it. A file that is not ours is not touched.
+    pub async fn open(path: &Path, policy: Policy, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let policy = policy.validated()?;
+        let wrong = |error| OpenError::from_sqlx(path, error);
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(true)
+            .busy_timeout(BUSY_TIMEOUT)
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(true);
+
+        refuse_foreign(path, &options).await?;
+
+        let writer = SqlitePoolOptions::new()
+            .max_connections(1)
+            .connect_with(options.clone().journal_mode(SqliteJournalMode::Wal))
+            .await
+            .map_err(wrong)?;
+        MIGRATOR.run(&writer).await.map_err(|error| OpenError::from_migrate(path, last_migration(), error))?;
+        let readers = SqlitePoolOptions::new()
+            .max_connections(READERS)
+            .connect_with(options.pragma("query_only", "on"))
+            .await
+            .map_err(wrong)?;
+        Ok(Self::over(writer, readers, policy, clock))
+    }
+}
+
+/// Looks at what is in the file before anything is written to it: even the switch to WAL writes.
+async fn refuse_foreign(path: &Path, options: &SqliteConnectOptions) -> Result<(), OpenError> {
+    let wrong = |error| OpenError::from_sqlx(path, error);
+    let pool: SqlitePool =
+        SqlitePoolOptions::new().max_connections(1).connect_with(options.clone()).await.map_err(wrong)?;
+    let tables = sqlx::query!(
+        r#"
+        select
+            count(*) as "all!: i64",
+            count(case when name = '_sqlx_migrations' then 1 end) as "ours!: i64"
+        from sqlite_schema
+        where type = 'table'
+        "#
+    )
+    .fetch_one(&pool)
+    .await
+    .map_err(wrong)?;
+    pool.close().await;
+    if tables.all > 0 && tables.ours == 0 {
+        return Err(OpenError::ForeignDatabase { path: path.to_owned() });
+    }
+    Ok(())
+}
+
+fn last_migration() -> i64 {
+    MIGRATOR.iter().map(|migration| migration.version).max().unwrap_or_default()
+}

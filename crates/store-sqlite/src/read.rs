@@ -1,0 +1,145 @@
+//! Reading jobs.
+
+use clapboard_jobs::{Attempt, Job, JobId, JobPage, JobState, ListQuery, Order, StoreError, Tenant};
+use sqlx::SqliteConnection;
+use uuid::Uuid;
+
+use crate::error::unavailable;
+use crate::rows::{AttemptRow, select_job};
+use crate::store::SqliteStore;
+
+/// Reads a job that this transaction knows to be there.
+pub(crate) async fn load(tx: &mut SqliteConnection, id: JobId, doing: &'static str) -> Result<Job, StoreError> {
+    let id = id.as_uuid();
+    select_job!("where id = ?", id).fetch_one(tx).await.map_err(unavailable(doing))?.try_into()
+}
+
+pub(crate) async fn get(store: &SqliteStore, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError> {
+    let (id, tenant) = (id.as_uuid(), tenant.as_str());
+    let row = select_job!("where id = ? and tenant = ?", id, tenant)
+        .fetch_optional(store.readers())
+        .await
+        .map_err(unavailable("reading a job"))?;
+    row.map(Job::try_from).transpose()
+}
+
+pub(crate) async fn list(store: &SqliteStore, tenant: &Tenant, query: &ListQuery) -> Result<JobPage, StoreError> {
+    let doing = "listing jobs";
+    let (first_at, first_id) = match query.order {
+        Order::Ascending => (i64::MIN, Uuid::nil()),
+        Order::Descending => (i64::MAX, Uuid::max()),
+    };
+    let (after_at, after_id) = match query.after {
+        None => (first_at, first_id),
+        Some(after) => (created_at(store, tenant, after).await?, after.as_uuid()),
+    };
+    let (tenant, status) = (tenant.as_str(), query.status.map(|status| status.as_str()));
+    // One more than asked for tells whether there is more.
+    let limit = i64::from(query.limit) + 1;
+    let rows = match query.order {
+        Order::Ascending => {
+            select_job!(
+                r#"
+                where tenant = ?1 and (created_at, id) > (?2, ?3) and (?4 is null or status = ?4)
+                order by created_at, id
+                limit ?5
+                "#,
+                tenant,
+                after_at,
+                after_id,
+                status,
+                limit
+            )
+            .fetch_all(store.readers())
+            .await
+        }
+        Order::Descending => {
+            select_job!(
+                r#"
+                where tenant = ?1 and (created_at, id) < (?2, ?3) and (?4 is null or status = ?4)
+                order by created_at desc, id desc
+                limit ?5
+                "#,
+                tenant,
+                after_at,
+                after_id,
+                status,
+                limit
+            )
+            .fetch_all(store.readers())
+            .await
+        }
+    }
+    .map_err(unavailable(doing))?;
+
+    let mut jobs = rows.into_iter().map(Job::try_from).collect::<Result<Vec<Job>, StoreError>>()?;
+    let asked = query.limit as usize;
+    let has_more = jobs.len() > asked;
+    jobs.truncate(asked);
+    Ok(JobPage { jobs, has_more })
+}
+
+/// Returns when a job was made, even one that is deleted.
+async fn created_at(store: &SqliteStore, tenant: &Tenant, id: JobId) -> Result<i64, StoreError> {
+    let (uuid, tenant) = (id.as_uuid(), tenant.as_str());
+    let found = sqlx::query_scalar!(
+        r#"
+        select created_at as "created_at!: i64" from jobs where id = ?1 and tenant = ?2
+        union all
+        select created_at from deleted_jobs where id = ?1 and tenant = ?2
+        "#,
+        uuid,
+        tenant
+    )
+    .fetch_optional(store.readers())
+    .await
+    .map_err(unavailable("looking for the job to list after"))?;
+    found.ok_or(StoreError::UnknownCursor { after: id })
+}
+
+pub(crate) async fn attempts(store: &SqliteStore, tenant: &Tenant, id: JobId) -> Result<Vec<Attempt>, StoreError> {
+    let (id, tenant) = (id.as_uuid(), tenant.as_str());
+    let rows = sqlx::query_as!(
+        AttemptRow,
+        r#"
+        select
+            a.fence, a.number, a.worker as "worker: Uuid", a.claimed_at, a.begun_at, a.ended_at, a.ending,
+            a.error_code, a.error_message
+        from job_attempts a
+        join jobs j on j.id = a.job_id
+        where a.job_id = ? and j.tenant = ?
+        order by a.fence
+        "#,
+        id,
+        tenant
+    )
+    .fetch_all(store.readers())
+    .await
+    .map_err(unavailable("reading the attempts of a job"))?;
+    rows.into_iter().map(Attempt::try_from).collect()
+}
+
+pub(crate) async fn queue_position(store: &SqliteStore, tenant: &Tenant, id: JobId) -> Result<Option<u64>, StoreError> {
+    let Some(job) = get(store, tenant, id).await? else {
+        return Ok(None);
+    };
+    match job.state {
+        JobState::Queued => {}
+        JobState::Running if job.begun_at.is_none() => return Ok(Some(0)),
+        _ => return Ok(None),
+    }
+    let (id, partition) = (id.as_uuid(), job.partition.as_str());
+    let ahead = sqlx::query_scalar!(
+        r#"
+        select count(*) as "ahead!: i64" from jobs
+        where state = 'queued' and partition = ? and (rank, id) < (?, ?)
+        "#,
+        partition,
+        job.rank,
+        id
+    )
+    .fetch_one(store.readers())
+    .await
+    .map_err(unavailable("counting the jobs ahead"))?;
+    Ok(Some(ahead.unsigned_abs() + 1))
+}

@@ -1,0 +1,171 @@
+//! From rows to jobs.
+
+use std::str::FromStr;
+
+use clapboard_h3::Partition;
+use clapboard_jobs::{
+    Attempt, Fence, Job, JobError, JobId, Micros, Progress, ResultObject, SpecRecord, StoreError, WorkerId,
+};
+use uuid::Uuid;
+
+use crate::error::unreadable;
+
+/// One row of `jobs`, column by column.
+#[derive(Debug)]
+pub(crate) struct JobRow {
+    pub(crate) id: Uuid,
+    pub(crate) tenant: String,
+    pub(crate) model: String,
+    pub(crate) partition: String,
+    pub(crate) spec_version: i64,
+    pub(crate) spec: String,
+    pub(crate) cost_tflop: f64,
+    pub(crate) rank: f64,
+    pub(crate) state: String,
+    pub(crate) phase: String,
+    pub(crate) step: i64,
+    pub(crate) total_steps: i64,
+    pub(crate) percent: i64,
+    pub(crate) created_at: i64,
+    pub(crate) run_at: i64,
+    pub(crate) begun_at: Option<i64>,
+    pub(crate) finished_at: Option<i64>,
+    pub(crate) cancel_requested_at: Option<i64>,
+    pub(crate) attempt: i64,
+    pub(crate) max_attempts: i64,
+    pub(crate) fence: i64,
+    pub(crate) worker: Option<Uuid>,
+    pub(crate) lease_expires_at: Option<i64>,
+    pub(crate) result_key: Option<String>,
+    pub(crate) result_size_bytes: Option<i64>,
+    pub(crate) result_sha256: Option<String>,
+    pub(crate) report: Option<String>,
+    pub(crate) error_code: Option<String>,
+    pub(crate) error_message: Option<String>,
+}
+
+/// `select_job!("where …", arguments…)`: a checked statement that reads whole jobs.
+macro_rules! select_job {
+    ($tail:literal $(, $argument:expr)* $(,)?) => {
+        sqlx::query_as!(
+            crate::rows::JobRow,
+            r#"
+            select
+                id as "id: uuid::Uuid", tenant, model, partition, spec_version, spec, cost_tflop, rank,
+                state, phase, step, total_steps, percent,
+                created_at, run_at, begun_at, finished_at, cancel_requested_at,
+                attempt, max_attempts, fence, worker as "worker: uuid::Uuid", lease_expires_at,
+                result_key, result_size_bytes, result_sha256, report, error_code, error_message
+            from jobs
+            "# + $tail
+            $(, $argument)*
+        )
+    };
+}
+pub(crate) use select_job;
+
+fn parse<T>(field: &'static str, text: &str) -> Result<T, StoreError>
+where
+    T: FromStr,
+    T::Err: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    text.parse().map_err(unreadable(field))
+}
+
+/// Reads a column of `partition`.
+pub(crate) fn partition(text: &str) -> Result<Partition, StoreError> {
+    parse("partition", text)
+}
+
+fn number<T>(field: &'static str, value: i64) -> Result<T, StoreError>
+where
+    T: TryFrom<i64, Error = std::num::TryFromIntError>,
+{
+    T::try_from(value).map_err(unreadable(field))
+}
+
+fn job_error(code: Option<String>, message: Option<String>) -> Result<Option<JobError>, StoreError> {
+    let (Some(code), Some(message)) = (code, message) else {
+        return Ok(None);
+    };
+    Ok(Some(JobError { code: parse("error_code", &code)?, message }))
+}
+
+impl TryFrom<JobRow> for Job {
+    type Error = StoreError;
+
+    fn try_from(row: JobRow) -> Result<Self, StoreError> {
+        let result = match (row.result_key, row.result_size_bytes, row.result_sha256) {
+            (Some(key), Some(size), Some(sha256)) => Some(ResultObject {
+                key: parse("result_key", &key)?,
+                size_bytes: number("result_size_bytes", size)?,
+                sha256,
+            }),
+            _ => None,
+        };
+        let report = row.report.map(|json| serde_json::from_str(&json).map_err(unreadable("report"))).transpose()?;
+        Ok(Self {
+            id: JobId::from_uuid(row.id),
+            tenant: parse("tenant", &row.tenant)?,
+            model: row.model,
+            partition: partition(&row.partition)?,
+            spec: SpecRecord { version: number("spec_version", row.spec_version)?, json: row.spec },
+            cost_tflop: row.cost_tflop,
+            rank: row.rank,
+            state: parse("state", &row.state)?,
+            progress: Progress {
+                phase: parse("phase", &row.phase)?,
+                step: number("step", row.step)?,
+                total_steps: number("total_steps", row.total_steps)?,
+                percent: number("percent", row.percent)?,
+            },
+            created_at: Micros(row.created_at),
+            run_at: Micros(row.run_at),
+            begun_at: row.begun_at.map(Micros),
+            finished_at: row.finished_at.map(Micros),
+            cancel_requested_at: row.cancel_requested_at.map(Micros),
+            attempt: number("attempt", row.attempt)?,
+            max_attempts: number("max_attempts", row.max_attempts)?,
+            fence: Fence(row.fence),
+            worker: row.worker.map(WorkerId),
+            lease_expires_at: row.lease_expires_at.map(Micros),
+            result,
+            report,
+            error: job_error(row.error_code, row.error_message)?,
+        })
+    }
+}
+
+/// One row of `job_attempts`.
+#[derive(Debug)]
+pub(crate) struct AttemptRow {
+    pub(crate) fence: i64,
+    pub(crate) number: i64,
+    pub(crate) worker: Uuid,
+    pub(crate) claimed_at: i64,
+    pub(crate) begun_at: Option<i64>,
+    pub(crate) ended_at: Option<i64>,
+    pub(crate) ending: Option<String>,
+    pub(crate) error_code: Option<String>,
+    pub(crate) error_message: Option<String>,
+}
+
+impl TryFrom<AttemptRow> for Attempt {
+    type Error = StoreError;
+
+    fn try_from(row: AttemptRow) -> Result<Self, StoreError> {
+        let ended = match (row.ended_at, row.ending) {
+            (Some(at), Some(ending)) => Some((Micros(at), parse("ending", &ending)?)),
+            _ => None,
+        };
+        Ok(Self {
+            fence: Fence(row.fence),
+            number: number("number", row.number)?,
+            worker: WorkerId(row.worker),
+            claimed_at: Micros(row.claimed_at),
+            begun_at: row.begun_at.map(Micros),
+            ended,
+            error: job_error(row.error_code, row.error_message)?,
+        })
+    }
+}

@@ -1,0 +1,67 @@
+//! The store against its contract, its file against other hands, its tables against nonsense.
+
+mod opening;
+mod schema;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clapboard_jobs::conformance::store::StoreHarness;
+use clapboard_jobs::{Clock, Micros, Policy, Store};
+use tempfile::TempDir;
+
+use crate::store::SqliteStore;
+
+/// A clock that stands still until it is moved.
+#[derive(Debug)]
+struct ManualClock(AtomicI64);
+
+impl ManualClock {
+    fn new() -> Self {
+        Self(AtomicI64::new(1_764_499_200_000_000))
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Micros {
+        Micros(self.0.load(Ordering::SeqCst))
+    }
+}
+
+struct Harness {
+    store: Arc<SqliteStore>,
+    clock: Arc<ManualClock>,
+    _folder: TempDir,
+}
+
+#[async_trait]
+impl StoreHarness for Harness {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store) as Arc<dyn Store>
+    }
+
+    async fn advance(&self, by: Duration) {
+        self.clock.0.fetch_add(i64::try_from(by.as_micros()).unwrap(), Ordering::SeqCst);
+    }
+}
+
+async fn open(path: &Path) -> SqliteStore {
+    SqliteStore::open(path, Policy::default(), Arc::new(ManualClock::new())).await.unwrap()
+}
+
+async fn harness() -> Harness {
+    let folder = TempDir::new().unwrap();
+    let clock = Arc::new(ManualClock::new());
+    let shared: Arc<dyn Clock> = Arc::clone(&clock) as Arc<dyn Clock>;
+    let store = SqliteStore::open(&folder.path().join("jobs.db"), Policy::default(), shared).await.unwrap();
+    Harness { store: Arc::new(store), clock, _folder: folder }
+}
+
+mod suite {
+    use super::harness;
+
+    clapboard_jobs::store_conformance!(harness());
+}
