@@ -1,0 +1,28 @@
+//! Why a decoder could not be run.
+
+use crate::ops::OpError;
+use crate::run::RunError;
+
+/// Why latents were not decoded.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// The latents do not fill whole frames of every channel.
+    #[error("audio latents: {actual} values are not {batch} x {channels} channels of one or more latents each")]
+    Shape {
+        /// Values given.
+        actual: usize,
+        /// Stereo channels.
+        batch: usize,
+        /// Latent channels of the model.
+        channels: usize,
+    },
+    /// The network failed or was stopped.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl From<OpError> for DecodeError {
+    fn from(error: OpError) -> Self {
+        DecodeError::Run(RunError::Op(error))
+    }
+}

@@ -1,0 +1,40 @@
+//! Reading a MiniMax-H3 checkpoint in either released layout.
+//!
+//! [`Checkpoint::open`] finds out which layout a directory holds and reads every config; [`Checkpoint::component`] maps
+//! one component's weights, of which nothing is read before it is touched. Tensors are asked for by their canonical
+//! names, which are the original release's. Weights are never rewritten: where the layouts order rows differently,
+//! [`Component::qkv_rows`] and [`Component::gated_rows`] say how, and the networks read through strided views.
+//!
+//! [`inspect`] explains a directory to a person, [`tiny`] writes small checkpoints that exercise everything.
+//!
+//! A checkpoint must not be rewritten in place while it is open: its files are mapped. Replacing them by rename is fine.
+
+mod component;
+mod config;
+mod dtype;
+mod error;
+mod header;
+mod inspect;
+mod inventory;
+mod layout;
+mod names;
+mod opened;
+mod settings;
+mod tensors;
+pub mod tiny;
+
+pub use component::{Component, ComponentId, GatedRows, QkvRows, Stored};
+pub use config::{
+    AudioVaeConfig, DitConfig, SamplingConfig, TextConfig, TextEncoderConfig, VideoVaeConfig, VisionConfig,
+};
+pub use dtype::Dtype;
+pub use error::{ConfigProblem, Error, ShardProblem};
+pub use inspect::{ComponentInspection, DitSizes, Inspection, inspect};
+pub use inventory::{DtypeMismatch, ExpectedTensor, Inventory, ShapeMismatch, TensorReport, TensorUse, check};
+pub use layout::{Layout, Location};
+pub use opened::Checkpoint;
+pub use settings::{Settings, TINY_NAME};
+pub use tensors::{RawTensor, map_file};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! The buffers of one request, planned from its shape.
+
+use crate::activations::{ActivationPlan, Planned, rows_per_chunk};
+use crate::checkpoint::DitConfig;
+use crate::ops::{DType, OpError, Ops, Tensor};
+
+/// What fixes the sizes of a request's buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DitShape {
+    /// Rows of the packed sequence.
+    pub rows: usize,
+    /// Text rows among them.
+    pub text_rows: usize,
+    /// Video rows among them, conditions included.
+    pub video_rows: usize,
+    /// Audio rows among them, references included.
+    pub audio_rows: usize,
+    /// Distinct timesteps that one step may hold: the fixed row count of every modulation.
+    pub timesteps: usize,
+    /// Bytes that one chunk of a feed-forward layer's inner activations may take.
+    pub feed_forward_bytes: usize,
+}
+
+/// The named activations of the block stack and the two heads.
+pub struct DitBuffers<B> {
+    /// The residual stream, `[rows, hidden]`.
+    pub hidden: Tensor<B>,
+    pub(super) normed: Tensor<B>,
+    pub(super) qkv: Tensor<B>,
+    pub(super) attended: Tensor<B>,
+    pub(super) branch: Tensor<B>,
+    pub(super) gate_up: Tensor<B>,
+    pub(super) gated: Tensor<B>,
+    pub(super) modulation: Tensor<B>,
+    pub(super) final_modulation: Tensor<B>,
+    pub(super) video_embeds: Tensor<B>,
+    pub(super) audio_embeds: Tensor<B>,
+    /// Velocities of the video rows, F32 `[video_rows, 4 · channels]`.
+    pub video_velocity: Tensor<B>,
+    /// Velocities of the audio rows, F32 `[audio_rows, channels]`.
+    pub audio_velocity: Tensor<B>,
+}
+
+impl<B: Send + Sync> DitBuffers<B> {
+    /// Plans the buffers for `shape` with activations of `dtype`.
+    pub fn plan(config: &DitConfig, dtype: DType, shape: &DitShape) -> ActivationPlan {
+        let (rows, hidden, inner, ffn) = (shape.rows, config.hidden_size, config.inner_dim(), config.ffn_dim);
+        let chunk = rows_per_chunk(shape.feed_forward_bytes, 3 * ffn * dtype.size(), rows);
+        ActivationPlan::new(vec![
+            Planned::new("hidden", dtype, [rows, hidden]),
+            Planned::new("normed", dtype, [rows, hidden]),
+            Planned::new("qkv", dtype, [rows, 3 * inner]),
+            Planned::new("attended", dtype, [rows, inner]),
+            Planned::new("branch", dtype, [rows, hidden]),
+            Planned::new("gate_up", dtype, [chunk, 2 * ffn]),
+            Planned::new("gated", dtype, [chunk, ffn]),
+            Planned::new("modulation", dtype, [shape.timesteps, config.adaln_features()]),
+            Planned::new("final_modulation", dtype, [shape.timesteps, config.final_adaln_features()]),
+            Planned::new("video_embeds", DType::F32, [shape.video_rows, hidden]),
+            Planned::new("audio_embeds", DType::F32, [shape.audio_rows, hidden]),
+            Planned::new("video_velocity", DType::F32, [shape.video_rows, config.video_row_dim()]),
+            Planned::new("audio_velocity", DType::F32, [shape.audio_rows, config.audio_in_channels]),
+        ])
+    }
+
+    /// Makes what [`DitBuffers::plan`] planned.
+    ///
+    /// # Errors
+    /// [`OpError`] when memory runs out.
+    pub fn make<O: Ops<Buffer = B>>(ops: &O, plan: &ActivationPlan) -> Result<Self, OpError> {
+        let make = |name| plan.make(ops, name);
+        Ok(Self {
+            hidden: make("hidden")?,
+            normed: make("normed")?,
+            qkv: make("qkv")?,
+            attended: make("attended")?,
+            branch: make("branch")?,
+            gate_up: make("gate_up")?,
+            gated: make("gated")?,
+            modulation: make("modulation")?,
+            final_modulation: make("final_modulation")?,
+            video_embeds: make("video_embeds")?,
+            audio_embeds: make("audio_embeds")?,
+            video_velocity: make("video_velocity")?,
+            audio_velocity: make("audio_velocity")?,
+        })
+    }
+}

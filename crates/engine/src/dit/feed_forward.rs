@@ -1,0 +1,36 @@
+//! Gated feed-forward layer, in row chunks so that its inner activations stay small.
+
+use super::layers::Layers;
+use super::weights::FeedForwardWeights;
+use crate::ops::{OpError, Ops, Tensor, View, ViewMut};
+
+/// The inner activations of one chunk of rows.
+pub(super) struct FeedForwardBuffers<'a, B> {
+    /// `[chunk, 2 · ffn]`.
+    pub(super) gate_up: &'a mut Tensor<B>,
+    /// `[chunk, ffn]`.
+    pub(super) gated: &'a mut Tensor<B>,
+}
+
+impl<O: Ops> Layers<'_, O> {
+    /// `out = swiglu(normed · fc1ᵀ) · fc2ᵀ`.
+    pub(super) fn feed_forward(
+        &self,
+        weights: &FeedForwardWeights<O::Buffer>,
+        normed: View<'_, O::Buffer>,
+        buffers: FeedForwardBuffers<'_, O::Buffer>,
+        mut out: ViewMut<'_, O::Buffer>,
+    ) -> Result<(), OpError> {
+        let FeedForwardBuffers { gate_up, gated } = buffers;
+        let ops = self.ops;
+        let (rows, chunk) = (normed.len_rows(), gate_up.shape()[0]);
+        for start in (0..rows).step_by(chunk) {
+            let end = (start + chunk).min(rows);
+            let here = 0..end - start;
+            ops.linear(weights.fc1.view(), None, normed.rows(start..end), gate_up.rows_mut(here.clone()))?;
+            ops.swiglu(gate_up.rows(here.clone()), weights.order, gated.rows_mut(here.clone()))?;
+            ops.linear(weights.fc2.view(), None, gated.rows(here), out.reborrow().rows(start..end))?;
+        }
+        self.rank.sum_partial(ops, out)
+    }
+}

@@ -1,0 +1,263 @@
+//! The transformer as a whole: begin a request, predict the velocities of a step.
+
+use clapboard_h3::packing::PackedLayout;
+
+use super::block::BlockInputs;
+use super::buffers::{DitBuffers, DitShape};
+use super::layers::Layers;
+use super::refiner;
+use super::request::{DitRequest, Fixed, StepRows, StepTimesteps};
+use super::rotary::{RotaryTables, rotary_tables};
+use super::timestep::sinusoid;
+use super::weights::{DitBlockWeights, DitWeights};
+use crate::checkpoint::{Component, DitConfig};
+use crate::load::LoadError;
+use crate::ops::{Activation, DType, Modulation, OpError, Ops, Tensor, View};
+use crate::parallel::Rank;
+use crate::run::{Run, RunError};
+use crate::tap::Tap;
+use crate::weights::{ResidentWeights, WeightSource};
+
+/// A loaded diffusion transformer.
+pub struct Dit<O: Ops> {
+    config: DitConfig,
+    dtype: DType,
+    feed_forward_bytes: usize,
+    weights: DitWeights<O::Buffer>,
+    blocks: Box<dyn WeightSource<DitBlockWeights<O::Buffer>>>,
+    rank: Box<dyn Rank<O>>,
+}
+
+impl<O: Ops> Dit<O>
+where
+    O::Buffer: 'static,
+{
+    /// Takes the transformer of `component`, to compute in `dtype` (F32 or BF16).
+    ///
+    /// The parts that the checkpoint keeps in F32 stay so: patch projections, timestep MLP, heads.
+    ///
+    /// # Errors
+    /// [`LoadError`] naming a missing or ill-shaped tensor.
+    pub fn load(
+        ops: &O,
+        component: &Component,
+        config: DitConfig,
+        dtype: DType,
+        feed_forward_bytes: usize,
+        rank: Box<dyn Rank<O>>,
+    ) -> Result<Self, LoadError> {
+        let blocks = (0..config.num_layers)
+            .map(|index| DitBlockWeights::load(ops, component, index))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            weights: DitWeights::load(ops, component, &config)?,
+            blocks: Box::new(ResidentWeights::new(blocks)),
+            config,
+            dtype,
+            feed_forward_bytes,
+            rank,
+        })
+    }
+
+    /// The sizes of the network.
+    pub fn config(&self) -> &DitConfig {
+        &self.config
+    }
+
+    fn layers<'a>(&'a self, ops: &'a O) -> Layers<'a, O> {
+        Layers { ops, rank: &*self.rank, config: &self.config }
+    }
+
+    /// Does what every step shares: refines the text and makes tables, timestep embeddings and buffers.
+    ///
+    /// `prompt_embeds` `[text_rows, text_dim]`; `video_timesteps` and `audio_timesteps` hold one value a step.
+    ///
+    /// # Errors
+    /// [`RunError`] when an operation fails or the run is stopped.
+    pub fn begin(
+        &self,
+        ops: &O,
+        layout: &PackedLayout,
+        prompt_embeds: View<'_, O::Buffer>,
+        video_timesteps: &[f32],
+        audio_timesteps: &[f32],
+        run: &mut Run<'_>,
+    ) -> Result<DitRequest<O::Buffer>, RunError> {
+        let config = &self.config;
+        let steps = StepTimesteps::schedule(layout, video_timesteps, audio_timesteps);
+        let shape = DitShape {
+            rows: layout.rows(),
+            text_rows: layout.text_rows,
+            video_rows: layout.video_indices.len(),
+            audio_rows: layout.audio_indices.len(),
+            timesteps: steps.first().map_or(1, |step| step.unique.len()),
+            feed_forward_bytes: self.feed_forward_bytes,
+        };
+        let plan = refiner::plan(config, self.dtype, layout.text_rows, self.feed_forward_bytes);
+        let text = self.layers(ops).refine(&self.weights, &plan, prompt_embeds, run)?;
+        let rotary = self.rotary(ops, layout, run)?;
+        let activated = self.embed_timesteps(ops, &steps, run)?;
+        let text_indices: Vec<u32> = (0..layout.text_rows as u32).collect();
+        let fixed = Fixed {
+            text,
+            rotary,
+            activated,
+            text_indices: ops.indices(&text_indices)?,
+            video_indices: ops.indices(&layout.video_indices)?,
+            audio_indices: ops.indices(&layout.audio_indices)?,
+            step_rows: steps.iter().map(|step| StepRows::upload(ops, step)).collect::<Result<_, _>>()?,
+        };
+        let buffers = DitBuffers::make(ops, &DitBuffers::<O::Buffer>::plan(config, self.dtype, &shape))?;
+        Ok(DitRequest { buffers, fixed, steps })
+    }
+
+    fn rotary(&self, ops: &O, layout: &PackedLayout, run: &mut Run<'_>) -> Result<RotaryTables<O::Buffer>, OpError> {
+        let (cos, sin) = rotary_tables(&layout.positions, self.config.rope_freq_dim, self.config.rope_theta);
+        let shape = [layout.rows(), 6 * self.config.rope_freq_dim];
+        run.tap.see("dit.rope_cos", &shape, &|| Ok(cos.clone()))?;
+        run.tap.see("dit.rope_sin", &shape, &|| Ok(sin.clone()))?;
+        RotaryTables::upload(ops, layout.rows(), &cos, &sin)
+    }
+
+    /// The timestep MLP over every step of the schedule, activated for the AdaLN projections: F32 inside, rounded to the
+    /// compute dtype after the activation.
+    fn embed_timesteps(
+        &self,
+        ops: &O,
+        steps: &[StepTimesteps],
+        run: &mut Run<'_>,
+    ) -> Result<Tensor<O::Buffer>, OpError> {
+        let config = &self.config;
+        let count = steps.first().map_or(1, |step| step.unique.len());
+        let mut sinusoids = ops.alloc(DType::F32, [count, config.freq_dim].into())?;
+        let mut inner = ops.alloc(DType::F32, [count, config.time_embed_hidden_dim].into())?;
+        let mut inner_activated = ops.alloc(DType::F32, [count, config.time_embed_hidden_dim].into())?;
+        let mut embedded = ops.alloc(DType::F32, [count, config.time_embed_dim].into())?;
+        let mut activated = ops.alloc(self.dtype, [steps.len().max(1), count, config.time_embed_dim].into())?;
+        for (index, step) in steps.iter().enumerate() {
+            let values = sinusoid(&step.unique, config.freq_dim);
+            ops.write(&values, sinusoids.view_mut())?;
+            self.weights.time_in.apply(ops, sinusoids.view(), inner.view_mut())?;
+            ops.activate(Activation::Silu, inner.view(), inner_activated.view_mut())?;
+            self.weights.time_out.apply(ops, inner_activated.view(), embedded.view_mut())?;
+            ops.activate(Activation::Silu, embedded.view(), activated.view_mut().select(0, index))?;
+            if index == 0 {
+                let distinct = step.distinct;
+                let shape = [distinct, config.freq_dim];
+                run.tap.see("dit.time_sinusoid", &shape, &|| ops.read(sinusoids.rows(0..distinct)))?;
+                let shape = [distinct, config.time_embed_dim];
+                run.tap.see("dit.temb", &shape, &|| ops.read(embedded.rows(0..distinct)))?;
+            }
+        }
+        Ok(activated)
+    }
+
+    /// Predicts the velocities of `step` from F32 rows, conditions first: `video_rows` `[video_rows, 4 · channels]`,
+    /// `audio_rows` `[audio_rows, channels]`. They are left in the request's buffers.
+    ///
+    /// # Errors
+    /// [`RunError`] when an operation fails or the run is stopped.
+    pub fn forward(
+        &self,
+        ops: &O,
+        request: &mut DitRequest<O::Buffer>,
+        step: usize,
+        video_rows: View<'_, O::Buffer>,
+        audio_rows: View<'_, O::Buffer>,
+        run: &mut Run<'_>,
+    ) -> Result<(), RunError> {
+        let DitRequest { buffers, fixed, .. } = request;
+        let tap = (step == 0).then_some(&mut *run.tap);
+        self.embed_rows(ops, buffers, fixed, video_rows, audio_rows, tap)?;
+        self.run_blocks(ops, buffers, fixed, step, run)?;
+        self.predict(ops, buffers, fixed, step, run)?;
+        Ok(())
+    }
+
+    fn embed_rows(
+        &self,
+        ops: &O,
+        buffers: &mut DitBuffers<O::Buffer>,
+        fixed: &Fixed<O::Buffer>,
+        video_rows: View<'_, O::Buffer>,
+        audio_rows: View<'_, O::Buffer>,
+        tap: Option<&mut (dyn Tap + '_)>,
+    ) -> Result<(), OpError> {
+        let DitBuffers { hidden, video_embeds, audio_embeds, .. } = buffers;
+        self.weights.video_patch_proj.apply(ops, video_rows, video_embeds.view_mut())?;
+        self.weights.audio_patch_proj.apply(ops, audio_rows, audio_embeds.view_mut())?;
+        ops.scatter_rows(fixed.text.view(), fixed.text_indices.view(), hidden.view_mut())?;
+        ops.scatter_rows(video_embeds.view(), fixed.video_indices.view(), hidden.view_mut())?;
+        ops.scatter_rows(audio_embeds.view(), fixed.audio_indices.view(), hidden.view_mut())?;
+        if let Some(tap) = tap {
+            tap.see("dit.video_embeds", video_embeds.shape(), &|| ops.read(video_embeds.view()))?;
+            tap.see("dit.audio_embeds", audio_embeds.shape(), &|| ops.read(audio_embeds.view()))?;
+            tap.see("dit.block0_in", hidden.shape(), &|| ops.read(hidden.view()))?;
+        }
+        Ok(())
+    }
+
+    fn run_blocks(
+        &self,
+        ops: &O,
+        buffers: &mut DitBuffers<O::Buffer>,
+        fixed: &Fixed<O::Buffer>,
+        step: usize,
+        run: &mut Run<'_>,
+    ) -> Result<(), RunError> {
+        let (layers, total) = (self.layers(ops), self.blocks.len());
+        let inputs = BlockInputs {
+            activated: fixed.activated.view().select(0, step),
+            distinct: fixed.step_rows[step].distinct,
+            rows: fixed.step_rows[step].modulation_rows.view(),
+            rotary: &fixed.rotary,
+        };
+        for index in 0..total {
+            run.check()?;
+            let weights = self.blocks.block(index)?;
+            let tap = (step == 0 && index == 0).then_some(&mut *run.tap);
+            layers.block(&weights, &inputs, buffers, tap)?;
+            run.part(step * total + index + 1, fixed.step_rows.len() * total);
+        }
+        if step == 0 {
+            let hidden = &buffers.hidden;
+            run.tap.see("dit.last_block_out", hidden.shape(), &|| ops.read(hidden.view()))?;
+        }
+        Ok(())
+    }
+
+    /// Final norm with its own shift and scale per timestep, then the two F32 heads over their rows.
+    fn predict(
+        &self,
+        ops: &O,
+        buffers: &mut DitBuffers<O::Buffer>,
+        fixed: &Fixed<O::Buffer>,
+        step: usize,
+        run: &mut Run<'_>,
+    ) -> Result<(), OpError> {
+        let hidden_size = self.config.hidden_size;
+        let DitBuffers {
+            hidden,
+            normed,
+            final_modulation,
+            video_embeds,
+            audio_embeds,
+            video_velocity,
+            audio_velocity,
+            ..
+        } = buffers;
+        self.weights.final_adaln.apply(ops, fixed.activated.view().select(0, step), final_modulation.view_mut())?;
+        let chunk = |start: usize| final_modulation.view().narrow(1, start..start + hidden_size);
+        let modulation =
+            Modulation { shift: chunk(0), scale: chunk(hidden_size), rows: fixed.step_rows[step].timestep_rows.view() };
+        let eps = self.config.final_norm_eps as f32;
+        ops.rms_norm_modulate(hidden.view(), self.weights.final_norm.view(), eps, modulation, normed.view_mut())?;
+        if step == 0 {
+            run.tap.see("dit.norm_out", normed.shape(), &|| ops.read(normed.view()))?;
+        }
+        ops.gather_rows(normed.view(), fixed.video_indices.view(), video_embeds.view_mut())?;
+        ops.gather_rows(normed.view(), fixed.audio_indices.view(), audio_embeds.view_mut())?;
+        self.weights.video_out.apply(ops, video_embeds.view(), video_velocity.view_mut())?;
+        self.weights.audio_out.apply(ops, audio_embeds.view(), audio_velocity.view_mut())
+    }
+}

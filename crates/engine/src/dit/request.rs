@@ -1,0 +1,86 @@
+//! What one request fixes before its first step.
+
+use clapboard_h3::packing::PackedLayout;
+
+use super::buffers::DitBuffers;
+use super::rotary::RotaryTables;
+use crate::ops::{OpError, Ops, Tensor};
+
+/// The timesteps of one denoising step, spread over the rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepTimesteps {
+    /// Distinct timesteps, ascending, padded by the last one to the request's fixed count.
+    pub unique: Vec<f32>,
+    /// How many of them rows point at.
+    pub distinct: usize,
+    /// Index into `unique` of each row.
+    pub timestep_rows: Vec<u32>,
+    /// Row of a block's modulation table of each row: `timestep · 3 + modality`.
+    pub modulation_rows: Vec<u32>,
+}
+
+impl StepTimesteps {
+    /// The timesteps of every step of a schedule over `layout`, each padded to the same count.
+    pub fn schedule(layout: &PackedLayout, video: &[f32], audio: &[f32]) -> Vec<Self> {
+        let steps: Vec<_> = video.iter().zip(audio).map(|(video, audio)| layout.timesteps(*video, *audio)).collect();
+        let count = steps.iter().map(|step| step.unique.len()).max().unwrap_or(0);
+        steps
+            .into_iter()
+            .map(|step| {
+                let modulation_rows = step.modulation_rows(&layout.tags);
+                let distinct = step.unique.len();
+                let mut unique = step.unique;
+                let last = *unique.last().expect("a sequence has rows, so a step has timesteps");
+                unique.resize(count, last);
+                Self { unique, distinct, timestep_rows: step.indices, modulation_rows }
+            })
+            .collect()
+    }
+}
+
+/// A request in the transformer.
+pub struct DitRequest<B> {
+    /// Activations; the velocities of the last forward are among them.
+    pub buffers: DitBuffers<B>,
+    /// What no step changes.
+    pub(super) fixed: Fixed<B>,
+    pub(super) steps: Vec<StepTimesteps>,
+}
+
+impl<B> DitRequest<B> {
+    /// The timesteps of step `step`.
+    pub fn timesteps(&self, step: usize) -> &StepTimesteps {
+        &self.steps[step]
+    }
+}
+
+/// What a request computes once: refined text, rotary tables, timestep embeddings, row indices.
+pub(super) struct Fixed<B> {
+    /// Refined text rows, `[text_rows, hidden]`.
+    pub(super) text: Tensor<B>,
+    /// Cosines and sines of every row.
+    pub(super) rotary: RotaryTables<B>,
+    /// Activated timestep embeddings of every step, `[steps, timesteps, time_embed_dim]`.
+    pub(super) activated: Tensor<B>,
+    pub(super) text_indices: Tensor<B>,
+    pub(super) video_indices: Tensor<B>,
+    pub(super) audio_indices: Tensor<B>,
+    pub(super) step_rows: Vec<StepRows<B>>,
+}
+
+/// One step's rows on the device.
+pub(super) struct StepRows<B> {
+    pub(super) distinct: usize,
+    pub(super) timestep_rows: Tensor<B>,
+    pub(super) modulation_rows: Tensor<B>,
+}
+
+impl<B> StepRows<B> {
+    pub(super) fn upload<O: Ops<Buffer = B>>(ops: &O, step: &StepTimesteps) -> Result<Self, OpError> {
+        Ok(Self {
+            distinct: step.distinct,
+            timestep_rows: ops.indices(&step.timestep_rows)?,
+            modulation_rows: ops.indices(&step.modulation_rows)?,
+        })
+    }
+}

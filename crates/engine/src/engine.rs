@@ -1,0 +1,116 @@
+//! A loaded checkpoint, ready to generate.
+
+use std::path::PathBuf;
+
+use clapboard_h3::{GenerationSpec, ModelProfile, Partition};
+
+use crate::control::Control;
+use crate::generate::{GenerateError, GenerationReport, Networks};
+use crate::load::LoadError;
+use crate::ops::DType;
+use crate::ops::cpu::Cpu;
+use crate::progress::Progress;
+use crate::run::Run;
+use crate::sink::FrameSink;
+use crate::tap::Tap;
+use crate::video_vae::DecodePrecision;
+
+/// The type that the text encoder and the DiT compute in. What the release keeps in F32 stays F32 in both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ComputeDtype {
+    /// F32, for verification and for CPUs.
+    F32,
+    /// BF16, as the model was released.
+    Bf16,
+}
+
+impl ComputeDtype {
+    pub(crate) fn dtype(self) -> DType {
+        match self {
+            ComputeDtype::F32 => DType::F32,
+            ComputeDtype::Bf16 => DType::Bf16,
+        }
+    }
+}
+
+/// Bounds of buffers whose size is a choice. They never change a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryBounds {
+    /// Bytes of attention scores held at a time.
+    pub attention_bytes: usize,
+    /// Bytes of a feed-forward layer's inner activations held at a time.
+    pub feed_forward_bytes: usize,
+}
+
+impl Default for MemoryBounds {
+    fn default() -> Self {
+        Self { attention_bytes: 256 << 20, feed_forward_bytes: 512 << 20 }
+    }
+}
+
+/// What to load and how to run it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineConfig {
+    /// The checkpoint's directory, in either released layout.
+    pub checkpoint: PathBuf,
+    /// Whose transformer to load.
+    pub partition: Partition,
+    /// What to compute in.
+    pub dtype: ComputeDtype,
+    /// What the video decoder's projections compute in.
+    pub decode: DecodePrecision,
+    /// Bounds of buffers.
+    pub memory: MemoryBounds,
+}
+
+impl EngineConfig {
+    /// Loads `partition` of `checkpoint` to compute in F32 under the default bounds.
+    pub fn new(checkpoint: impl Into<PathBuf>, partition: Partition) -> Self {
+        Self {
+            checkpoint: checkpoint.into(),
+            partition,
+            dtype: ComputeDtype::F32,
+            decode: DecodePrecision::F32,
+            memory: MemoryBounds::default(),
+        }
+    }
+}
+
+/// A loaded checkpoint on the CPU.
+pub struct Engine {
+    ops: Cpu,
+    networks: Networks<Cpu>,
+    profile: ModelProfile,
+}
+
+impl Engine {
+    /// Maps the checkpoint's weights, compares every tensor with the configs and makes the networks.
+    ///
+    /// # Errors
+    /// [`LoadError`] naming the file, key or tensor that is missing or wrong.
+    pub fn load(config: &EngineConfig) -> Result<Self, LoadError> {
+        let ops = Cpu::new(config.memory.attention_bytes);
+        let (networks, profile) = Networks::load(&ops, config)?;
+        Ok(Self { ops, networks, profile })
+    }
+
+    /// What the checkpoint serves.
+    pub fn profile(&self) -> &ModelProfile {
+        &self.profile
+    }
+
+    /// Generates what `spec` asks for into `sink`.
+    ///
+    /// # Errors
+    /// [`GenerateError`]; nothing of the generation is kept.
+    pub fn generate(
+        &mut self,
+        spec: &GenerationSpec,
+        control: &dyn Control,
+        progress: &dyn Progress,
+        sink: &mut dyn FrameSink,
+        tap: &mut dyn Tap,
+    ) -> Result<GenerationReport, GenerateError> {
+        self.networks.generate(&self.ops, spec, sink, &mut Run { control, progress, tap })
+    }
+}

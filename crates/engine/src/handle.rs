@@ -1,0 +1,96 @@
+//! The engine behind a channel: one OS thread owns it, a cheap handle stands in front.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+use clapboard_h3::{GenerationSpec, ModelProfile};
+
+use crate::control::Control;
+use crate::engine::{Engine, EngineConfig};
+use crate::generate::{GenerateError, GenerationReport};
+use crate::load::LoadError;
+use crate::progress::Progress;
+use crate::sink::FrameSink;
+use crate::tap::NoTap;
+
+/// One generation to run.
+pub struct Generation {
+    /// What to generate.
+    pub spec: Arc<GenerationSpec>,
+    /// Says whether to go on.
+    pub control: Arc<dyn Control>,
+    /// Hears progress.
+    pub progress: Arc<dyn Progress>,
+    /// Takes frames and samples; dropped when the generation is over.
+    pub sink: Box<dyn FrameSink>,
+}
+
+/// Hears how a generation ended; called on the engine's thread.
+pub type Done = Box<dyn FnOnce(Result<GenerationReport, GenerateError>) + Send>;
+
+/// A loaded engine on a thread of its own. Generations run one after another; cloning shares the engine.
+///
+/// The thread ends, and the engine with it, when the last handle is dropped and the running generation is over.
+#[derive(Clone)]
+pub struct EngineHandle {
+    profile: Arc<ModelProfile>,
+    generations: Sender<(Generation, Done)>,
+}
+
+impl EngineHandle {
+    /// Loads an engine on a new thread and waits until it is ready.
+    ///
+    /// # Errors
+    /// [`LoadError`] when the checkpoint cannot be loaded.
+    pub fn start(config: EngineConfig) -> Result<Self, LoadError> {
+        let (loaded_sender, loaded) = channel();
+        let (generations, queue) = channel::<(Generation, Done)>();
+        let body = move || {
+            let mut engine = match Engine::load(&config) {
+                Ok(engine) => engine,
+                Err(error) => {
+                    // The receiver waits below; if it is gone, so is whoever would care.
+                    let _ = loaded_sender.send(Err(error));
+                    return;
+                }
+            };
+            let _ = loaded_sender.send(Ok(engine.profile().clone()));
+            for (generation, done) in queue {
+                done(run(&mut engine, generation));
+            }
+        };
+        thread::Builder::new().name("engine".to_owned()).spawn(body).map_err(LoadError::Thread)?;
+        let profile = loaded.recv().map_err(|_| LoadError::Panicked)??;
+        Ok(Self { profile: Arc::new(profile), generations })
+    }
+
+    /// What the loaded checkpoint serves.
+    pub fn profile(&self) -> &ModelProfile {
+        &self.profile
+    }
+
+    /// Runs a generation after those before it; `done` hears how it ended, exactly once.
+    pub fn generate(&self, generation: Generation, done: Done) {
+        if let Err(unsent) = self.generations.send((generation, done)) {
+            let (_, done) = unsent.0;
+            done(Err(GenerateError::Panicked { message: "the engine's thread has ended".to_owned() }));
+        }
+    }
+}
+
+/// Runs one generation; a panic inside becomes its error, so that a broken request does not take the thread along.
+fn run(engine: &mut Engine, generation: Generation) -> Result<GenerationReport, GenerateError> {
+    let Generation { spec, control, progress, mut sink } = generation;
+    let attempt =
+        catch_unwind(AssertUnwindSafe(|| engine.generate(&spec, &*control, &*progress, &mut *sink, &mut NoTap)));
+    attempt.unwrap_or_else(|panic| {
+        let message = panic
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "a panic without a message".to_owned());
+        Err(GenerateError::Panicked { message })
+    })
+}

@@ -1,0 +1,40 @@
+//! The MiniMax-H3 engine: a checkpoint in, frames and samples out.
+//!
+//! The engine knows tensors and nothing of jobs, HTTP or SQL. Networks are written once against the operations in
+//! [`ops`]; their weights come from a [`weights::WeightSource`].
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
+
+pub mod activations;
+pub mod audio_vae;
+pub mod checkpoint;
+pub mod dit;
+pub mod ops;
+pub mod parallel;
+pub mod projection;
+pub mod sampling;
+pub mod text;
+pub mod verify;
+pub mod video_vae;
+pub mod weights;
+
+mod control;
+mod denoise;
+mod engine;
+mod generate;
+mod handle;
+mod load;
+mod progress;
+mod run;
+mod sink;
+mod tap;
+
+pub use control::{Command, Control, Uninterrupted};
+pub use engine::{ComputeDtype, Engine, EngineConfig, MemoryBounds};
+pub use generate::{GenerateError, GenerationReport};
+pub use handle::{Done, EngineHandle, Generation};
+pub use load::LoadError;
+pub use progress::{Phase, Progress, ProgressEvent, Unwatched};
+pub use run::{Run, RunError, Stop};
+pub use sink::{FrameSink, MediaChunk, MediaFormat, SinkError};
+pub use tap::{NoTap, Tap};

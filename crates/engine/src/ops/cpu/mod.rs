@@ -1,0 +1,245 @@
+//! The operations on the CPU: matrix products and convolutions by candle-core, the rest plain loops that also say what a
+//! GPU kernel has to compute.
+
+mod attention;
+mod audio;
+mod buffer;
+mod conv;
+mod elementwise;
+mod linear;
+mod norm;
+mod pixels;
+#[cfg(test)]
+mod tests;
+
+pub use buffer::HostBuffer;
+
+use super::{
+    Activation, AliasFreeSnake, Conv1dShape, DType, Dims, GateOrder, Modulation, NormRounding, OpError, Ops, Rotary,
+    Tensor, View, ViewMut,
+};
+use crate::checkpoint::{Dtype, RawTensor, Stored};
+
+type Buf = HostBuffer;
+
+/// Runs operations on the calling thread and candle's thread pool.
+#[derive(Debug, Clone)]
+pub struct Cpu {
+    attention_scratch_bytes: usize,
+}
+
+impl Cpu {
+    /// Makes a CPU backend whose attention holds at most `attention_scratch_bytes` of scores (never less than one row).
+    pub fn new(attention_scratch_bytes: usize) -> Self {
+        Self { attention_scratch_bytes }
+    }
+}
+
+fn weight_dtype(tensor: &RawTensor) -> Result<DType, OpError> {
+    match tensor.dtype() {
+        Dtype::F32 => Ok(DType::F32),
+        Dtype::BF16 => Ok(DType::Bf16),
+        Dtype::F16 => Ok(DType::F16),
+        other => Err(OpError::Backend {
+            op: "weight",
+            source: format!("{} is {other}, expected F32, BF16 or F16", tensor.name()).into(),
+        }),
+    }
+}
+
+impl Ops for Cpu {
+    type Buffer = HostBuffer;
+
+    fn alloc(&self, dtype: DType, shape: Dims) -> Result<Tensor<Buf>, OpError> {
+        Ok(Tensor::from_buffer(HostBuffer::zeroed(dtype, shape.elements()), dtype, shape))
+    }
+
+    fn weight(&self, stored: &Stored) -> Result<Tensor<Buf>, OpError> {
+        let shape = Dims::new(if stored.shape.is_empty() { &[1] } else { &stored.shape });
+        let pieces = stored.pieces.clone();
+        let Some(first) = pieces.first() else {
+            return Err(OpError::Shape { op: "weight", name: "pieces", expected: vec![1], actual: vec![0] });
+        };
+        let dtype = weight_dtype(first)?;
+        Ok(Tensor::from_buffer(HostBuffer::Mapped { pieces, dtype }, dtype, shape))
+    }
+
+    fn write(&self, values: &[f32], mut y: ViewMut<'_, Buf>) -> Result<(), OpError> {
+        buffer::store_all("write", "y", values, &mut y)
+    }
+
+    fn indices(&self, values: &[u32]) -> Result<Tensor<Buf>, OpError> {
+        Ok(Tensor::from_buffer(HostBuffer::U32(values.to_vec()), DType::U32, Dims::new(&[values.len()])))
+    }
+
+    fn read(&self, x: View<'_, Buf>) -> Result<Vec<f32>, OpError> {
+        buffer::load_all("read", "x", &x)
+    }
+
+    fn cast(&self, x: View<'_, Buf>, y: ViewMut<'_, Buf>) -> Result<(), OpError> {
+        elementwise::cast(x, y)
+    }
+
+    fn linear(
+        &self,
+        w: View<'_, Buf>,
+        bias: Option<View<'_, Buf>>,
+        x: View<'_, Buf>,
+        y: ViewMut<'_, Buf>,
+    ) -> Result<(), OpError> {
+        linear::linear(w, bias, x, y)
+    }
+
+    fn gather_rows(&self, table: View<'_, Buf>, indices: View<'_, Buf>, y: ViewMut<'_, Buf>) -> Result<(), OpError> {
+        elementwise::gather_rows(table, indices, y)
+    }
+
+    fn scatter_rows(&self, x: View<'_, Buf>, indices: View<'_, Buf>, y: ViewMut<'_, Buf>) -> Result<(), OpError> {
+        elementwise::scatter_rows(x, indices, y)
+    }
+
+    fn rms_norm(
+        &self,
+        x: View<'_, Buf>,
+        weight: View<'_, Buf>,
+        eps: f32,
+        rounding: NormRounding,
+        y: ViewMut<'_, Buf>,
+    ) -> Result<(), OpError> {
+        norm::rms_norm(x, weight, eps, rounding, y)
+    }
+
+    fn layer_norm(
+        &self,
+        x: View<'_, Buf>,
+        weight: View<'_, Buf>,
+        bias: View<'_, Buf>,
+        eps: f32,
+        y: ViewMut<'_, Buf>,
+    ) -> Result<(), OpError> {
+        norm::layer_norm(x, weight, bias, eps, y)
+    }
+
+    fn rms_norm_modulate(
+        &self,
+        x: View<'_, Buf>,
+        weight: View<'_, Buf>,
+        eps: f32,
+        modulation: Modulation<'_, Buf>,
+        y: ViewMut<'_, Buf>,
+    ) -> Result<(), OpError> {
+        norm::rms_norm_modulate(x, weight, eps, modulation, y)
+    }
+
+    fn norm_rotate_heads(
+        &self,
+        weight: Option<View<'_, Buf>>,
+        eps: f32,
+        rounding: NormRounding,
+        rotary: Option<Rotary<'_, Buf>>,
+        x: ViewMut<'_, Buf>,
+    ) -> Result<(), OpError> {
+        norm::norm_rotate_heads(weight, eps, rounding, rotary, x)
+    }
+
+    fn attention(
+        &self,
+        q: View<'_, Buf>,
+        k: View<'_, Buf>,
+        v: View<'_, Buf>,
+        scale: f32,
+        causal: bool,
+        y: ViewMut<'_, Buf>,
+    ) -> Result<(), OpError> {
+        attention::attention(self.attention_scratch_bytes, q, k, v, scale, causal, y)
+    }
+
+    fn swiglu(&self, x: View<'_, Buf>, order: GateOrder, y: ViewMut<'_, Buf>) -> Result<(), OpError> {
+        elementwise::swiglu(x, order, y)
+    }
+
+    fn activate(&self, activation: Activation, x: View<'_, Buf>, y: ViewMut<'_, Buf>) -> Result<(), OpError> {
+        elementwise::activate(activation, x, y)
+    }
+
+    fn add(&self, x: View<'_, Buf>, y: ViewMut<'_, Buf>) -> Result<(), OpError> {
+        elementwise::add(x, y)
+    }
+
+    fn gated_add(
+        &self,
+        x: View<'_, Buf>,
+        gate: View<'_, Buf>,
+        rows: Option<View<'_, Buf>>,
+        y: ViewMut<'_, Buf>,
+    ) -> Result<(), OpError> {
+        elementwise::gated_add(x, gate, rows, y)
+    }
+
+    fn euler_step(&self, v: View<'_, Buf>, timestep: f32, ratio: f32, x: ViewMut<'_, Buf>) -> Result<(), OpError> {
+        elementwise::euler_step(v, timestep, ratio, x)
+    }
+
+    fn conv1d(
+        &self,
+        w: View<'_, Buf>,
+        bias: Option<View<'_, Buf>>,
+        shape: Conv1dShape,
+        x: View<'_, Buf>,
+        y: ViewMut<'_, Buf>,
+    ) -> Result<(), OpError> {
+        conv::conv1d(w, bias, shape, x, y)
+    }
+
+    fn conv_transpose1d(
+        &self,
+        w: View<'_, Buf>,
+        bias: Option<View<'_, Buf>>,
+        shape: Conv1dShape,
+        x: View<'_, Buf>,
+        y: ViewMut<'_, Buf>,
+    ) -> Result<(), OpError> {
+        conv::conv_transpose1d(w, bias, shape, x, y)
+    }
+
+    fn scale(&self, factor: f32, y: ViewMut<'_, Buf>) -> Result<(), OpError> {
+        audio::scale(factor, y)
+    }
+
+    fn alias_free_snake(
+        &self,
+        snake: AliasFreeSnake<'_, Buf>,
+        x: View<'_, Buf>,
+        y: ViewMut<'_, Buf>,
+    ) -> Result<(), OpError> {
+        audio::alias_free_snake(snake, x, y)
+    }
+
+    fn unpatchify(
+        &self,
+        x: View<'_, Buf>,
+        grid: [usize; 3],
+        first_frame: usize,
+        y: ViewMut<'_, Buf>,
+    ) -> Result<(), OpError> {
+        pixels::unpatchify(x, grid, first_frame, y)
+    }
+
+    fn cross_fade(&self, x: View<'_, Buf>, axis: usize, extent: usize, y: ViewMut<'_, Buf>) -> Result<(), OpError> {
+        pixels::cross_fade(x, axis, extent, y)
+    }
+
+    fn pixels_to_rgb8(
+        &self,
+        x: View<'_, Buf>,
+        mean: [f32; 3],
+        std: [f32; 3],
+        y: ViewMut<'_, Buf>,
+    ) -> Result<(), OpError> {
+        pixels::pixels_to_rgb8(x, mean, std, y)
+    }
+
+    fn read_bytes(&self, x: View<'_, Buf>) -> Result<Vec<u8>, OpError> {
+        pixels::read_bytes(x)
+    }
+}

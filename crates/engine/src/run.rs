@@ -1,0 +1,67 @@
+//! One generation's ties to the outside, handed down to every network.
+
+use crate::control::{Command, Control};
+use crate::ops::OpError;
+use crate::progress::{Progress, ProgressEvent};
+use crate::tap::Tap;
+use crate::weights::WeightError;
+
+/// Why a generation was stopped from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// It was cancelled: everything is discarded.
+    Cancelled,
+    /// It was asked to keep its last step border and stop.
+    Checkpointed,
+}
+
+/// Why a network did not run to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// An operation failed.
+    #[error(transparent)]
+    Op(#[from] OpError),
+    /// Weights could not be had.
+    #[error(transparent)]
+    Weights(#[from] WeightError),
+    /// The generation was stopped from outside.
+    #[error("the generation was stopped: {0:?}")]
+    Stopped(Stop),
+}
+
+/// What a network reports to and obeys while it runs.
+pub struct Run<'a> {
+    /// Says whether to go on.
+    pub control: &'a dyn Control,
+    /// Hears progress.
+    pub progress: &'a dyn Progress,
+    /// Sees intermediate tensors.
+    pub tap: &'a mut dyn Tap,
+}
+
+impl Run<'_> {
+    /// Obeys the control: called before every block, layer and tile.
+    ///
+    /// # Errors
+    /// [`RunError::Stopped`] when told to stop.
+    pub fn check(&self) -> Result<(), RunError> {
+        obey(self.control)
+    }
+
+    /// Reports that `done` of `total` parts of the phase are done.
+    pub fn part(&self, done: usize, total: usize) {
+        self.progress.report(ProgressEvent::Part { done, total });
+    }
+}
+
+/// Asks `control` once.
+///
+/// # Errors
+/// [`RunError::Stopped`] when told to stop.
+pub(crate) fn obey(control: &dyn Control) -> Result<(), RunError> {
+    match control.command() {
+        Command::Run => Ok(()),
+        Command::Cancel => Err(RunError::Stopped(Stop::Cancelled)),
+        Command::CheckpointAndStop => Err(RunError::Stopped(Stop::Checkpointed)),
+    }
+}

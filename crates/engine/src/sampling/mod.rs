@@ -1,0 +1,7 @@
+//! Noise that PyTorch would draw, and the rows that latents travel in.
+
+mod noise;
+mod patchify;
+
+pub use noise::{InitialNoise, TorchGenerator};
+pub use patchify::{LatentGrid, patchify, unpatchify};

@@ -1,0 +1,77 @@
+//! Weights of the language model, as stored.
+
+use crate::checkpoint::{Component, Dtype, TextConfig};
+use crate::load::LoadError;
+use crate::ops::{Ops, Tensor};
+
+/// Element types that weights may be stored in; products round them to the activations' type.
+const STORED: [Dtype; 3] = [Dtype::BF16, Dtype::F16, Dtype::F32];
+
+/// Loads tensor `name` after checking its shape.
+pub(super) fn load<O: Ops>(
+    ops: &O,
+    component: &Component,
+    name: &str,
+    shape: &[usize],
+) -> Result<Tensor<O::Buffer>, LoadError> {
+    let stored = component.expect(name, shape, &STORED)?;
+    Ok(ops.weight(&stored)?)
+}
+
+/// Weights of one decoder layer; projections are `[out, in]`.
+pub struct LmLayerWeights<B> {
+    /// Norm before attention `[hidden]`.
+    pub input_norm: Tensor<B>,
+    /// Query projection `[query_dim, hidden]`.
+    pub q: Tensor<B>,
+    /// Key projection `[kv_dim, hidden]`.
+    pub k: Tensor<B>,
+    /// Value projection `[kv_dim, hidden]`.
+    pub v: Tensor<B>,
+    /// Norm of each query head `[head_dim]`.
+    pub q_norm: Tensor<B>,
+    /// Norm of each key head `[head_dim]`.
+    pub k_norm: Tensor<B>,
+    /// Output projection `[hidden, query_dim]`.
+    pub o: Tensor<B>,
+    /// Norm before the feed-forward layer `[hidden]`.
+    pub post_attention_norm: Tensor<B>,
+    /// Gate projection `[intermediate, hidden]`.
+    pub gate: Tensor<B>,
+    /// Up projection `[intermediate, hidden]`.
+    pub up: Tensor<B>,
+    /// Down projection `[hidden, intermediate]`.
+    pub down: Tensor<B>,
+}
+
+impl<B> LmLayerWeights<B> {
+    /// Loads layer `index`, in the dtypes in which it is stored.
+    ///
+    /// # Errors
+    /// [`LoadError::Checkpoint`] for a tensor that is missing or of another shape, by name.
+    pub fn load<O: Ops<Buffer = B>>(
+        ops: &O,
+        component: &Component,
+        config: &TextConfig,
+        index: usize,
+    ) -> Result<Self, LoadError> {
+        let tensor = |name: &str, shape: &[usize]| {
+            load(ops, component, &format!("model.language_model.layers.{index}.{name}.weight"), shape)
+        };
+        let &TextConfig { hidden_size, intermediate_size, head_dim, .. } = config;
+        let (query_dim, kv_dim) = (config.query_dim(), config.kv_dim());
+        Ok(Self {
+            input_norm: tensor("input_layernorm", &[hidden_size])?,
+            q: tensor("self_attn.q_proj", &[query_dim, hidden_size])?,
+            k: tensor("self_attn.k_proj", &[kv_dim, hidden_size])?,
+            v: tensor("self_attn.v_proj", &[kv_dim, hidden_size])?,
+            q_norm: tensor("self_attn.q_norm", &[head_dim])?,
+            k_norm: tensor("self_attn.k_norm", &[head_dim])?,
+            o: tensor("self_attn.o_proj", &[hidden_size, query_dim])?,
+            post_attention_norm: tensor("post_attention_layernorm", &[hidden_size])?,
+            gate: tensor("mlp.gate_proj", &[intermediate_size, hidden_size])?,
+            up: tensor("mlp.up_proj", &[intermediate_size, hidden_size])?,
+            down: tensor("mlp.down_proj", &[hidden_size, intermediate_size])?,
+        })
+    }
+}

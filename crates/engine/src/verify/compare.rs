@@ -1,0 +1,119 @@
+//! How far a stage is from its golden tensor.
+
+/// What is measured, and how far it may go.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Tolerance {
+    /// Every value equal; the error is the number of values that differ.
+    Exact,
+    /// Root mean square of the difference over that of the golden values.
+    RelativeRms(f64),
+    /// Largest difference of two values.
+    Absolute(f64),
+    /// Largest relative difference of two values, in units of 2⁻²³: one step in the last place of an F32.
+    LastPlaces(f64),
+    /// 8-bit levels: the largest difference, and which share of values may differ at all.
+    Levels {
+        /// Largest difference.
+        most: u8,
+        /// Share of values that may differ.
+        share: f64,
+    },
+}
+
+/// The outcome of one comparison.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Comparison {
+    pub(super) error: f64,
+    pub(super) passed: bool,
+}
+
+impl Tolerance {
+    /// Compares floats. Not-a-number anywhere fails.
+    pub(super) fn floats(self, actual: &[f32], golden: &[f32]) -> Comparison {
+        if actual.len() != golden.len() || actual.iter().any(|value| !value.is_finite()) {
+            return Comparison { error: f64::INFINITY, passed: false };
+        }
+        let pairs = || actual.iter().zip(golden).map(|(a, g)| (f64::from(*a), f64::from(*g)));
+        let (error, limit) = match self {
+            Tolerance::Exact => (actual.iter().zip(golden).filter(|(a, g)| a != g).count() as f64, 0.0),
+            Tolerance::RelativeRms(limit) => {
+                let difference: f64 = pairs().map(|(a, g)| (a - g) * (a - g)).sum();
+                let size: f64 = pairs().map(|(_, g)| g * g).sum();
+                (if difference == 0.0 { 0.0 } else { (difference / size).sqrt() }, limit)
+            }
+            Tolerance::Absolute(limit) => (pairs().map(|(a, g)| (a - g).abs()).fold(0.0, f64::max), limit),
+            Tolerance::LastPlaces(limit) => {
+                let unit = f64::from(f32::EPSILON);
+                let places = |(a, g): (f64, f64)| if a == g { 0.0 } else { (a - g).abs() / g.abs() / unit };
+                (pairs().map(places).fold(0.0, f64::max), limit)
+            }
+            Tolerance::Levels { .. } => (f64::INFINITY, 0.0),
+        };
+        Comparison { error, passed: error <= limit }
+    }
+
+    /// Compares 8-bit levels.
+    pub(super) fn bytes(self, actual: &[u8], golden: &[u8]) -> Comparison {
+        let (most, share) = match self {
+            Tolerance::Levels { most, share } => (most, share),
+            _ => (0, 0.0),
+        };
+        if actual.len() != golden.len() || golden.is_empty() {
+            return Comparison { error: f64::INFINITY, passed: false };
+        }
+        let differences = || actual.iter().zip(golden).map(|(a, g)| a.abs_diff(*g));
+        let worst = differences().max().unwrap_or(0);
+        let changed = differences().filter(|difference| *difference > 0).count();
+        let passed = worst <= most && changed as f64 <= share * golden.len() as f64;
+        Comparison { error: f64::from(worst), passed }
+    }
+}
+
+/// Compares values that have to be equal.
+pub(super) fn equal<T: PartialEq>(actual: &[T], golden: &[T]) -> Comparison {
+    if actual.len() != golden.len() {
+        return Comparison { error: f64::INFINITY, passed: false };
+    }
+    let differing = actual.iter().zip(golden).filter(|(a, g)| a != g).count();
+    Comparison { error: differing as f64, passed: differing == 0 }
+}
+
+/// Compares doubles bit by bit.
+pub(super) fn equal_bits(actual: &[f64], golden: &[f64]) -> Comparison {
+    let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    equal(&bits(actual), &bits(golden))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_length_or_a_nan_never_passes() {
+        let loose = Tolerance::RelativeRms(1e9);
+        assert!(!loose.floats(&[1.0], &[1.0, 2.0]).passed);
+        assert!(!loose.floats(&[f32::NAN], &[1.0]).passed);
+        assert!(!Tolerance::Levels { most: 255, share: 1.0 }.bytes(&[], &[]).passed);
+    }
+
+    #[test]
+    fn relative_rms_is_the_error_over_the_size() {
+        let Comparison { error, passed } = Tolerance::RelativeRms(0.2).floats(&[3.0, 4.5], &[3.0, 4.0]);
+        assert!((error - 0.1).abs() < 1e-12 && passed);
+    }
+
+    #[test]
+    fn levels_bound_both_the_worst_and_the_share() {
+        let levels = Tolerance::Levels { most: 1, share: 0.25 };
+        assert!(levels.bytes(&[1, 1, 1, 2], &[1, 1, 1, 1]).passed);
+        assert!(!levels.bytes(&[1, 1, 2, 2], &[1, 1, 1, 1]).passed);
+        assert!(!levels.bytes(&[1, 1, 1, 3], &[1, 1, 1, 1]).passed);
+    }
+
+    #[test]
+    fn last_places_count_steps_of_an_f32() {
+        let next = f32::from_bits(1.0f32.to_bits() + 1);
+        assert!(Tolerance::LastPlaces(1.0).floats(&[next, 0.0], &[1.0, 0.0]).passed);
+        assert!(!Tolerance::LastPlaces(1.0).floats(&[1e-9], &[0.0]).passed);
+    }
+}

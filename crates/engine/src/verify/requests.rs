@@ -1,0 +1,116 @@
+//! The requests of a golden folder, as `requests.json` describes them.
+
+use clapboard_h3::{AspectRatio, Canvas, FrameCount, GenerationSpec, GeometryProfile, Quality, Recipe, Sigmas, Task};
+use serde::Deserialize;
+
+use super::tolerance::Precision;
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Requests {
+    pub(super) cases: Vec<Request>,
+}
+
+/// One golden request.
+#[derive(Debug, Deserialize)]
+pub(super) struct Request {
+    pub(super) name: String,
+    pub(super) file: String,
+    pub(super) recipe: Recipe,
+    pub(super) task: Task,
+    pub(super) prompt: String,
+    asked: Asked,
+    pub(super) resolved: Resolved,
+    sigma_points: u32,
+    shifts: RequestShifts,
+    torch_seed: u64,
+    dtype: String,
+    geometry: RequestGeometry,
+}
+
+#[derive(Debug, Deserialize)]
+struct Asked {
+    height: Option<u32>,
+    width: Option<u32>,
+    num_frames: Option<i64>,
+    aspect_ratio: Option<String>,
+    duration_seconds: Option<f64>,
+}
+
+/// What the reference made of the request; compared with what we make of it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Resolved {
+    pub(super) height: u32,
+    pub(super) width: u32,
+    pub(super) num_frames: u32,
+    pub(super) audio_samples: usize,
+}
+
+#[derive(Debug, Deserialize)]
+struct RequestShifts {
+    video: f64,
+    audio: f64,
+}
+
+#[derive(Debug, Deserialize)]
+struct RequestGeometry {
+    canvas_short_edge: u32,
+    canvas_max_pixels: u64,
+    canvas_multiple: u32,
+    reference_image_short_edge: u32,
+    min_duration_seconds: f64,
+}
+
+impl Request {
+    /// What the case computes in; none for a name that is not known.
+    pub(super) fn precision(&self) -> Option<Precision> {
+        match self.dtype.as_str() {
+            "float32" => Some(Precision::F32),
+            "bfloat16" => Some(Precision::Bf16),
+            _ => None,
+        }
+    }
+
+    /// Resolves the request by our own rules.
+    ///
+    /// Sizes are taken as they stand: the reference lets an explicit size exceed the pixel budget, the service does not.
+    pub(super) fn spec(&self) -> Result<GenerationSpec, String> {
+        let geometry = GeometryProfile {
+            canvas_short_edge: self.geometry.canvas_short_edge,
+            canvas_max_pixels: self.geometry.canvas_max_pixels,
+            canvas_multiple: self.geometry.canvas_multiple,
+            reference_image_short_edge: self.geometry.reference_image_short_edge,
+            min_duration_seconds: self.geometry.min_duration_seconds,
+            max_duration_seconds: GeometryProfile::released().max_duration_seconds,
+        };
+        let canvas = match (&self.asked.aspect_ratio, self.asked.width, self.asked.height) {
+            (Some(ratio), ..) => geometry.canvas(ratio.parse::<AspectRatio>().map_err(text)?.value()).map_err(text)?,
+            (None, Some(width), Some(height)) => Canvas::new(width, height).map_err(text)?,
+            // The reference's own default, which the service does not have.
+            (None, None, None) => geometry.canvas(16.0 / 9.0).map_err(text)?,
+            _ => return Err(format!("case {} asks for a width or a height alone", self.name)),
+        };
+        let num_frames = match (self.asked.duration_seconds, self.asked.num_frames) {
+            (Some(seconds), _) => FrameCount::from_seconds(seconds, &geometry).map_err(text)?,
+            (None, Some(frames)) => FrameCount::from_frames(frames, &geometry).map_err(text)?,
+            _ => return Err(format!("case {} asks for neither a duration nor frames", self.name)),
+        };
+        Ok(GenerationSpec {
+            version: GenerationSpec::VERSION,
+            task: self.task,
+            partition: self.task.partition(),
+            recipe: self.recipe,
+            prompt: self.prompt.clone(),
+            canvas,
+            num_frames,
+            video_sigmas: Sigmas::shifted(self.sigma_points, self.shifts.video).map_err(text)?,
+            audio_sigmas: Sigmas::shifted(self.sigma_points, self.shifts.audio).map_err(text)?,
+            seed: self.torch_seed,
+            quality: Quality::Default,
+            geometry,
+        })
+    }
+}
+
+fn text(error: impl std::error::Error) -> String {
+    error.to_string()
+}
