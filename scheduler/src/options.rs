@@ -1,0 +1,98 @@
+//! How often the sweeps run, and how much each does at once.
+
+use std::time::Duration;
+
+/// Intervals and limits of the sweeps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// How often hints are pushed again for all that can be claimed.
+    pub refill_interval: Duration,
+    /// How many hints are kept per queue.
+    pub refill_window: u32,
+    /// How often ended leases are looked for besides the moments when they end.
+    pub reaper_interval: Duration,
+    /// How often garbage is looked for besides the moments when it falls due.
+    pub garbage_interval: Duration,
+    /// How often all objects are compared with the rows.
+    pub orphan_interval: Duration,
+    /// How old an object has to be before no row need know it.
+    pub orphan_age: Duration,
+    /// How many things a sweep does in one transaction or call.
+    pub batch: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            refill_interval: Duration::from_secs(5),
+            refill_window: 1000,
+            reaper_interval: Duration::from_secs(5),
+            garbage_interval: Duration::from_secs(60),
+            orphan_interval: Duration::from_secs(6 * 3600),
+            orphan_age: Duration::from_secs(24 * 3600),
+            batch: 100,
+        }
+    }
+}
+
+impl Options {
+    /// Checks the options.
+    ///
+    /// Errors: [`InvalidOptions`], naming the setting.
+    pub fn validated(self) -> Result<Self, InvalidOptions> {
+        let intervals = [
+            ("refill", self.refill_interval),
+            ("reaper", self.reaper_interval),
+            ("garbage", self.garbage_interval),
+            ("orphan", self.orphan_interval),
+        ];
+        for (sweep, interval) in intervals {
+            if interval < Self::LEAST_INTERVAL {
+                return Err(InvalidOptions::IntervalTooShort { sweep, interval });
+            }
+        }
+        for (setting, value) in [("refill window", self.refill_window), ("batch", self.batch)] {
+            if value == 0 {
+                return Err(InvalidOptions::Nothing { setting });
+            }
+        }
+        Ok(self)
+    }
+
+    /// The shortest interval, and the least rest between two runs of a sweep that has nothing left to do.
+    pub const LEAST_INTERVAL: Duration = Duration::from_millis(100);
+}
+
+/// Why the scheduler cannot go by its options.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidOptions {
+    /// The sweep would never rest.
+    #[error("the {sweep} interval of {interval:?} is shorter than the least of {:?}", Options::LEAST_INTERVAL)]
+    IntervalTooShort {
+        /// Which sweep.
+        sweep: &'static str,
+        /// Its interval.
+        interval: Duration,
+    },
+    /// The sweep would never do anything.
+    #[error("the {setting} must be at least 1")]
+    Nothing {
+        /// Which setting.
+        setting: &'static str,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_valid_and_nonsense_is_refused_with_a_sentence() {
+        assert!(Options::default().validated().is_ok());
+        let busy = Options { reaper_interval: Duration::ZERO, ..Options::default() };
+        let message = busy.validated().unwrap_err().to_string();
+        assert_eq!(message, "the reaper interval of 0ns is shorter than the least of 100ms");
+        let idle = Options { batch: 0, ..Options::default() };
+        assert_eq!(idle.validated().unwrap_err().to_string(), "the batch must be at least 1");
+    }
+}

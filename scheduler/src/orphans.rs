@@ -1,0 +1,72 @@
+//! Objects that no row ever knew.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clapboard_jobs::{Blob, BlobKey, Store};
+
+use crate::error::Error;
+use crate::options::Options;
+use crate::sweep::{Sweep, Swept};
+
+/// What all keys of results begin with.
+const PREFIX: &str = "v1/";
+
+/// Walks over all objects and deletes those that no row names, once they are old enough.
+///
+/// A key is written down before its first byte is uploaded, so such an object comes only from a worker that finished its
+/// upload after the claim had ended and the key had been collected. The age is there for clocks that disagree.
+pub struct Orphans {
+    store: Arc<dyn Store>,
+    blob: Arc<dyn Blob>,
+    interval: Duration,
+    age: Duration,
+    batch: u32,
+}
+
+impl Orphans {
+    /// Makes the sweep.
+    pub fn new(store: Arc<dyn Store>, blob: Arc<dyn Blob>, options: &Options) -> Self {
+        Self { store, blob, interval: options.orphan_interval, age: options.orphan_age, batch: options.batch }
+    }
+}
+
+#[async_trait]
+impl Sweep for Orphans {
+    fn name(&self) -> &'static str {
+        "orphans"
+    }
+
+    fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    fn when_due(&self) -> bool {
+        false
+    }
+
+    async fn sweep_once(&self) -> Result<Swept, Error> {
+        let now = self.store.now().await?;
+        let page_size = self.batch as usize;
+        let mut after: Option<BlobKey> = None;
+        let mut done = 0;
+        loop {
+            let page = self.blob.list(PREFIX, after.as_ref(), page_size).await?;
+            let Some(last) = page.last() else {
+                return Ok(Swept { done, more: false });
+            };
+            after = Some(last.key.clone());
+            let old = page.iter().filter(|object| now.since(object.modified_at) >= self.age);
+            let keys: Vec<BlobKey> = old.map(|object| object.key.clone()).collect();
+            if keys.is_empty() {
+                continue;
+            }
+            for key in self.store.unnamed(&keys).await? {
+                self.blob.delete(&key).await?;
+                tracing::warn!(%key, "deleted an object that no row names");
+                done += 1;
+            }
+        }
+    }
+}

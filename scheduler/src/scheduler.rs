@@ -1,0 +1,150 @@
+//! Runs the sweeps.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clapboard_jobs::{Blob, Dispatch, Micros, Store};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::Error;
+use crate::garbage::Garbage;
+use crate::options::{InvalidOptions, Options};
+use crate::orphans::Orphans;
+use crate::reaper::Reaper;
+use crate::refill::Refill;
+use crate::sweep::{Sweep, Swept};
+
+/// What the sweeps work with.
+#[derive(Clone)]
+pub struct Parts {
+    /// The truth about jobs.
+    pub store: Arc<dyn Store>,
+    /// Where hints go.
+    pub dispatch: Arc<dyn Dispatch>,
+    /// Where results lie.
+    pub blob: Arc<dyn Blob>,
+}
+
+/// Runs every sweep on its own, each at once, then when something falls due and at least every interval.
+pub struct Scheduler {
+    store: Arc<dyn Store>,
+    sweeps: Vec<Arc<dyn Sweep>>,
+}
+
+impl Scheduler {
+    /// Makes the scheduler with all its sweeps.
+    ///
+    /// Errors: [`InvalidOptions`].
+    pub fn new(parts: &Parts, options: Options) -> Result<Self, InvalidOptions> {
+        let options = options.validated()?;
+        Ok(Self { store: Arc::clone(&parts.store), sweeps: register(parts, &options) })
+    }
+
+    /// Sweeps until `shutdown`.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let mut running = JoinSet::new();
+        for sweep in self.sweeps {
+            let store = Arc::clone(&self.store);
+            let shutdown = shutdown.clone();
+            running.spawn(async move {
+                tokio::select! {
+                    biased;
+                    () = shutdown.cancelled() => {}
+                    () = repeat(&*sweep, &*store) => {}
+                }
+            });
+        }
+        while let Some(ended) = running.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a sweep has panicked and does not run any more");
+            }
+        }
+    }
+}
+
+/// Every sweep there is.
+fn register(parts: &Parts, options: &Options) -> Vec<Arc<dyn Sweep>> {
+    let Parts { store, dispatch, blob } = parts;
+    vec![
+        Arc::new(Refill::new(Arc::clone(store), Arc::clone(dispatch), options)),
+        Arc::new(Reaper::new(Arc::clone(store), options)),
+        Arc::new(Garbage::new(Arc::clone(store), Arc::clone(blob), options)),
+        Arc::new(Orphans::new(Arc::clone(store), Arc::clone(blob), options)),
+    ]
+}
+
+async fn repeat(sweep: &dyn Sweep, store: &dyn Store) {
+    loop {
+        let wait = match once(sweep, store).await {
+            Ok(wait) => wait,
+            Err(error) => {
+                let name = sweep.name();
+                tracing::warn!(error = &error as &dyn std::error::Error, sweep = name, "a sweep failed");
+                Some(jittered(sweep.interval()))
+            }
+        };
+        if let Some(wait) = wait {
+            tokio::time::sleep(wait).await;
+        }
+    }
+}
+
+/// Sweeps and returns how long to rest; none when there is more to do.
+async fn once(sweep: &dyn Sweep, store: &dyn Store) -> Result<Option<Duration>, Error> {
+    let before = store.now().await?;
+    let Swept { done, more } = sweep.sweep_once().await?;
+    if done > 0 {
+        tracing::debug!(sweep = sweep.name(), done, "swept");
+    }
+    if more {
+        return Ok(None);
+    }
+    // Asked after the time that was read before the work, so that nothing can fall due unseen in between.
+    let due = if sweep.when_due() { store.next_due(before).await? } else { None };
+    let now = store.now().await?;
+    Ok(Some(rest(now, due, jittered(sweep.interval()))))
+}
+
+/// How long to rest: until the next moment that matters, at most the interval.
+fn rest(now: Micros, due: Option<Micros>, interval: Duration) -> Duration {
+    let until_due = due.map_or(interval, |due| due.since(now));
+    until_due.min(interval).max(Options::LEAST_INTERVAL)
+}
+
+/// Between three quarters of the interval and all of it, so that replicas that started together drift apart.
+fn jittered(interval: Duration) -> Duration {
+    // The standard library's hasher keys are random for every state: no more is needed here.
+    let random = RandomState::new().hash_one(0u8) % 1024;
+    interval.mul_f64(0.75 + 0.25 * random as f64 / 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn a_rest_ends_when_something_falls_due_and_at_the_interval() {
+        let now = Micros(1_000_000_000);
+        assert_eq!(rest(now, Some(now.plus(Duration::from_secs(2))), INTERVAL), Duration::from_secs(2));
+        assert_eq!(rest(now, Some(now.plus(Duration::from_secs(60))), INTERVAL), INTERVAL);
+        assert_eq!(rest(now, None, INTERVAL), INTERVAL);
+    }
+
+    #[test]
+    fn what_is_due_already_does_not_make_it_spin() {
+        let now = Micros(1_000_000_000);
+        assert_eq!(rest(now, Some(Micros(1)), INTERVAL), Options::LEAST_INTERVAL);
+    }
+
+    #[test]
+    fn jitter_only_shortens() {
+        for _ in 0..100 {
+            let interval = jittered(INTERVAL);
+            assert!(interval >= INTERVAL.mul_f64(0.75) && interval <= INTERVAL);
+        }
+    }
+}
