@@ -1,0 +1,41 @@
+//! Why a worker's run ended by itself.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clapboard_jobs::{JobId, Phase};
+
+use crate::options::InvalidOptions;
+
+/// Why a worker could not start, or cannot go on: its process has to end, and be started anew.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The options contradict each other.
+    #[error(transparent)]
+    Options(#[from] InvalidOptions),
+    /// The scratch folder cannot be used.
+    #[error("could not {doing} {}", path.display())]
+    Scratch {
+        /// What was tried, as a verb.
+        doing: &'static str,
+        /// On which path.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The heartbeat's thread could not be started.
+    #[error("could not start the heartbeat")]
+    Heartbeat(#[source] io::Error),
+    /// The engine, or an upload, stopped moving; its thread cannot be taken back. The job has been handed back.
+    #[error("no progress was made for {limit:?} in {phase} of job {job}")]
+    Wedged {
+        /// The job it was at.
+        job: JobId,
+        /// The phase it was in.
+        phase: Phase,
+        /// The phase's stall limit.
+        limit: Duration,
+    },
+}

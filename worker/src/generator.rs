@@ -1,0 +1,25 @@
+//! The seam between the worker and the engine.
+
+use clapboard_engine::{Done, EngineHandle, Generation};
+use clapboard_h3::ModelProfile;
+
+/// Runs generations one after another, each on its own thread or behind one.
+///
+/// Its real implementation is the engine's handle; the stories about faults script one that hangs or panics.
+pub trait Generator: Send + Sync {
+    /// What it can generate.
+    fn profile(&self) -> &ModelProfile;
+
+    /// Begins a generation without blocking; `done` hears how it ended, once.
+    fn generate(&self, generation: Generation, done: Done);
+}
+
+impl Generator for EngineHandle {
+    fn profile(&self) -> &ModelProfile {
+        self.profile()
+    }
+
+    fn generate(&self, generation: Generation, done: Done) {
+        self.generate(generation, done);
+    }
+}

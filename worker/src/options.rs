@@ -1,0 +1,205 @@
+//! What one worker goes by.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clapboard_jobs::{Phase, Policy, WorkerId};
+
+/// How a worker keeps its leases, when it gives up, and where it works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// This run of the process.
+    pub worker: WorkerId,
+    /// A folder for unfinished files that no other process uses; what dead attempts left there is removed at start.
+    pub scratch: PathBuf,
+    /// How long a lease lasts without a beat: what the store's policy says.
+    pub lease: Duration,
+    /// How often a running job's lease is renewed: also how soon a cancel is heard and progress is seen.
+    pub beat_interval: Duration,
+    /// How long before the end of the last renewed lease the engine is stopped when no beat gets through.
+    pub fence_margin: Duration,
+    /// How long each phase may go on without a sign of life.
+    pub stall_limits: StallLimits,
+    /// How long to wait for a hint before asking the store itself.
+    pub poll_interval: Duration,
+    /// How long ffmpeg may take to finish a video after its last frame.
+    pub encode_timeout: Duration,
+    /// How long an unreachable media store is tried before the attempt is given up.
+    pub upload_deadline: Duration,
+    /// How long a draining worker waits for the engine to stop before it hands the job back all the same.
+    pub drain_timeout: Duration,
+}
+
+impl Options {
+    /// The options of a worker whose store has the default policy.
+    pub fn new(worker: WorkerId, scratch: PathBuf) -> Self {
+        Self {
+            worker,
+            scratch,
+            lease: Policy::default().lease,
+            beat_interval: Duration::from_secs(10),
+            fence_margin: Duration::from_secs(15),
+            stall_limits: StallLimits::default(),
+            poll_interval: Duration::from_secs(5),
+            encode_timeout: Duration::from_secs(300),
+            upload_deadline: Duration::from_secs(1800),
+            drain_timeout: Duration::from_secs(30),
+        }
+    }
+
+    /// Checks that the options fit each other.
+    ///
+    /// Errors: [`InvalidOptions`], naming the rule that is broken.
+    pub fn validated(self) -> Result<Self, InvalidOptions> {
+        let (lease, beat, margin) = (self.lease, self.beat_interval, self.fence_margin);
+        if beat.is_zero() || self.poll_interval.is_zero() {
+            return Err(InvalidOptions::Zero);
+        }
+        if lease <= beat * 2 {
+            return Err(InvalidOptions::BeatTooSlow { beat, lease });
+        }
+        if lease <= beat + margin {
+            return Err(InvalidOptions::MarginTooLarge { margin, beat, lease });
+        }
+        let (timeout, limit) = (self.encode_timeout, self.stall_limits.decode_video);
+        if timeout >= limit {
+            return Err(InvalidOptions::EncodeTooLong { timeout, limit });
+        }
+        for phase in Phase::ALL {
+            let limit = self.stall_limits.of(phase);
+            if limit <= beat {
+                return Err(InvalidOptions::StallTooShort { phase, limit, beat });
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// How long each phase may go on without a sign of life before the engine counts as wedged.
+///
+/// A limit is for one part of the phase (a layer, a block, a tile), on the slowest machine that is meant to work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StallLimits {
+    /// Until the engine's first sign of life.
+    pub prepare: Duration,
+    /// A layer of the language model.
+    pub text_encode: Duration,
+    /// A block of the transformer.
+    pub denoise: Duration,
+    /// A part of the audio decoder.
+    pub decode_audio: Duration,
+    /// A tile of the video decoder, or room for a chunk of frames at the encoder.
+    pub decode_video: Duration,
+    /// The whole upload, or one try of it where it has to be repeated.
+    pub upload: Duration,
+}
+
+impl StallLimits {
+    /// The same limit for every phase.
+    pub const fn all(limit: Duration) -> Self {
+        Self {
+            prepare: limit,
+            text_encode: limit,
+            denoise: limit,
+            decode_audio: limit,
+            decode_video: limit,
+            upload: limit,
+        }
+    }
+
+    /// The limit of a phase.
+    pub const fn of(&self, phase: Phase) -> Duration {
+        match phase {
+            Phase::Prepare => self.prepare,
+            Phase::TextEncode => self.text_encode,
+            Phase::Denoise => self.denoise,
+            Phase::DecodeAudio => self.decode_audio,
+            Phase::DecodeVideo => self.decode_video,
+            Phase::Upload => self.upload,
+        }
+    }
+}
+
+impl Default for StallLimits {
+    /// Ten minutes for every phase: on two CPU cores one block of a large video takes minutes.
+    fn default() -> Self {
+        Self::all(Duration::from_secs(600))
+    }
+}
+
+/// Why a worker cannot go by its options.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidOptions {
+    /// A loop would never rest.
+    #[error("the beat interval and the poll interval must not be zero")]
+    Zero,
+    /// One lost beat would lose the lease.
+    #[error("a beat every {beat:?} is too slow for a lease of {lease:?}: two must fit into it")]
+    BeatTooSlow {
+        /// The interval.
+        beat: Duration,
+        /// The lease.
+        lease: Duration,
+    },
+    /// The engine would be stopped although every beat gets through.
+    #[error("a fence margin of {margin:?} and a beat every {beat:?} do not fit into a lease of {lease:?}")]
+    MarginTooLarge {
+        /// The margin.
+        margin: Duration,
+        /// The interval.
+        beat: Duration,
+        /// The lease.
+        lease: Duration,
+    },
+    /// An encoder that is allowed to go on would count as a wedged engine.
+    #[error("an encode time-out of {timeout:?} is not shorter than the stall limit of {limit:?} for decode_video")]
+    EncodeTooLong {
+        /// The time-out.
+        timeout: Duration,
+        /// The limit.
+        limit: Duration,
+    },
+    /// Liveness is looked at with every beat, so less could not be told.
+    #[error("the stall limit of {limit:?} for {phase} is not longer than the beat interval of {beat:?}")]
+    StallTooShort {
+        /// The phase.
+        phase: Phase,
+        /// Its limit.
+        limit: Duration,
+        /// The interval.
+        beat: Duration,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> Options {
+        Options::new(WorkerId::new(), PathBuf::from("scratch"))
+    }
+
+    #[test]
+    fn the_defaults_fit_each_other() {
+        assert!(options().validated().is_ok());
+    }
+
+    #[test]
+    fn settings_that_contradict_each_other_are_refused_with_a_sentence() {
+        let refused = |options: Options| options.validated().unwrap_err().to_string();
+        let slow = Options { beat_interval: Duration::from_secs(30), ..options() };
+        assert_eq!(refused(slow), "a beat every 30s is too slow for a lease of 60s: two must fit into it");
+        let wide = Options { fence_margin: Duration::from_secs(50), ..options() };
+        assert_eq!(refused(wide), "a fence margin of 50s and a beat every 10s do not fit into a lease of 60s");
+        let mut impatient = options();
+        impatient.stall_limits.denoise = Duration::from_secs(1);
+        assert_eq!(refused(impatient), "the stall limit of 1s for denoise is not longer than the beat interval of 10s");
+        let patient = Options { encode_timeout: Duration::from_secs(600), ..options() };
+        assert_eq!(
+            refused(patient),
+            "an encode time-out of 600s is not shorter than the stall limit of 600s for decode_video"
+        );
+        let busy = Options { poll_interval: Duration::ZERO, ..options() };
+        assert_eq!(busy.validated(), Err(InvalidOptions::Zero));
+    }
+}

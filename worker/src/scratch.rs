@@ -1,0 +1,110 @@
+//! Folders for unfinished files.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clapboard_jobs::Lease;
+
+use crate::error::Error;
+
+/// What every attempt's folder begins with, so that nothing else is ever removed.
+const PREFIX: &str = "attempt-";
+
+/// Makes the scratch folder where it is missing, and removes what attempts of dead processes left in it.
+///
+/// Errors: [`Error::Scratch`].
+pub(crate) fn prepare(root: &Path) -> Result<(), Error> {
+    let failed = |doing, path: &Path| {
+        let path = path.to_owned();
+        move |source| Error::Scratch { doing, path, source }
+    };
+    fs::create_dir_all(root).map_err(failed("create the scratch folder", root))?;
+    for entry in fs::read_dir(root).map_err(failed("list the scratch folder", root))? {
+        let entry = entry.map_err(failed("list the scratch folder", root))?;
+        let name = entry.file_name();
+        let path = entry.path();
+        if name.to_string_lossy().starts_with(PREFIX) {
+            remove(&path).map_err(failed("remove the leftover", &path))?;
+            tracing::info!(path = %path.display(), "removed what a dead attempt had left");
+        }
+    }
+    Ok(())
+}
+
+/// The folder of one attempt, removed with all in it when dropped.
+#[derive(Debug)]
+pub(crate) struct AttemptFolder {
+    path: PathBuf,
+}
+
+impl AttemptFolder {
+    /// Makes the folder of a claim.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub(crate) fn create(root: &Path, lease: &Lease) -> io::Result<Self> {
+        let path = root.join(format!("{PREFIX}{}-{}-{}", lease.job, lease.fence, lease.token.short()));
+        fs::create_dir(&path)?;
+        Ok(Self { path })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for AttemptFolder {
+    fn drop(&mut self) {
+        if let Err(error) = remove(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "could not remove an attempt's folder");
+        }
+    }
+}
+
+/// Removes a folder, or a file of such a name; what is not there is removed already.
+fn remove(path: &Path) -> io::Result<()> {
+    // An encode that nobody waits for may rename its file while the folder is emptied, once.
+    let mut again = true;
+    loop {
+        let result = match fs::symlink_metadata(path) {
+            Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+            Ok(_) => fs::remove_file(path),
+            Err(error) => Err(error),
+        };
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty && again => again = false,
+            result => return result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_dead_attempts_left_is_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("deep/scratch");
+        prepare(&root).unwrap();
+        let dead = root.join("attempt-video_gen_0-1-abcdef01");
+        fs::create_dir(&dead).unwrap();
+        fs::write(dead.join(".out.mp4.0123456789abcdef.partial"), "x").unwrap();
+        fs::write(dead.join(".out.mp4.0123456789abcdef.f32"), "x").unwrap();
+        fs::write(root.join("notes.txt"), "mine").unwrap();
+        prepare(&root).unwrap();
+        let left: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["notes.txt"]);
+    }
+
+    #[test]
+    fn a_scratch_folder_that_cannot_be_made_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let message = prepare(&file).unwrap_err().to_string();
+        assert_eq!(message, format!("could not create the scratch folder {}", file.display()));
+    }
+}

@@ -1,0 +1,58 @@
+//! Putting the finished file into the media store.
+
+use std::path::Path;
+use std::time::Instant;
+
+use clapboard_jobs::{Blob, BlobError, Lease, Phase, ResultObject};
+
+use crate::classify::AttemptError;
+use crate::options::Options;
+use crate::retry::Waits;
+use crate::watch::Watch;
+
+/// Stores the file under the claim's own key and returns what the job's row will name.
+///
+/// An unreachable media store is tried again while the heartbeat keeps the lease, up to the upload deadline: the file
+/// on the scratch disk is worth more than the wait. A put that runs is not interrupted, not even by a cancel, since it
+/// could land after the key had been cleaned up.
+///
+/// Errors: [`AttemptError::Upload`], [`AttemptError::Stopped`] between two tries, [`AttemptError::Wedged`].
+pub(crate) async fn upload(
+    blob: &dyn Blob,
+    lease: &Lease,
+    file: &Path,
+    watch: &Watch,
+    options: &Options,
+) -> Result<ResultObject, AttemptError> {
+    watch.enter(Phase::Upload);
+    let key = lease.result_key();
+    let deadline = Instant::now() + options.upload_deadline;
+    let mut waits = Waits::default();
+    loop {
+        watch.touch();
+        let put = tokio::select! {
+            biased;
+            put = blob.put_file(&key, file) => put,
+            () = watch.wedged.cancelled() => return Err(wedged(watch)),
+        };
+        let error = match put {
+            Ok(put) => return Ok(ResultObject { key, size_bytes: put.size_bytes, sha256: put.sha256 }),
+            Err(error) => error,
+        };
+        if !matches!(error, BlobError::Unavailable { .. }) || Instant::now() >= deadline {
+            return Err(AttemptError::Upload(error));
+        }
+        let wait = waits.next();
+        tracing::warn!(error = &error as &dyn std::error::Error, ?wait, "could not store the video, trying again");
+        tokio::select! {
+            biased;
+            () = watch.stopping.cancelled() => return Err(AttemptError::Stopped),
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// The error of an attempt whose engine or upload has stopped moving.
+pub(crate) fn wedged(watch: &Watch) -> AttemptError {
+    watch.stall().map_or(AttemptError::Stopped, AttemptError::Wedged)
+}

@@ -1,0 +1,230 @@
+//! What the engine, the heartbeat and the attempt tell each other while a job runs.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use clapboard_engine::{Command, Control, ProgressEvent};
+use clapboard_jobs::{Phase, Progress};
+use tokio_util::sync::CancellationToken;
+
+use crate::options::StallLimits;
+use crate::progress::Meter;
+
+/// Why an attempt is stopped before its end, the weightiest last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum StopCause {
+    /// The worker drains.
+    Drain,
+    /// Somebody wants the job cancelled.
+    Cancelled,
+    /// No beat got through, and the lease may be given away soon.
+    Fenced,
+    /// The job is no longer this claim's.
+    LeaseLost,
+}
+
+/// An engine that stopped moving.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stall {
+    pub(crate) phase: Phase,
+    pub(crate) limit: Duration,
+}
+
+/// One attempt as its three threads see it: the engine's [`Control`] and [`clapboard_engine::Progress`] in one.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    stall_limits: StallLimits,
+    command: AtomicU8,
+    state: Mutex<State>,
+    /// The engine has given its first sign of life.
+    pub(crate) begun: CancellationToken,
+    /// The attempt is to stop, for whatever cause.
+    pub(crate) stopping: CancellationToken,
+    /// The attempt is to be given up, and nothing of it is wanted any more: every cause but a drain.
+    pub(crate) abandoned: CancellationToken,
+    /// The engine has stopped moving.
+    pub(crate) wedged: CancellationToken,
+    /// The attempt is over, however it ended.
+    pub(crate) over: CancellationToken,
+}
+
+#[derive(Debug)]
+struct State {
+    meter: Meter,
+    moved_at: Instant,
+    lease_until: Instant,
+    cause: Option<StopCause>,
+    stall: Option<Stall>,
+}
+
+const RUN: u8 = 0;
+const STOP: u8 = 1;
+const CANCEL: u8 = 2;
+
+impl Watch {
+    /// Begins an attempt whose lease lasts until `lease_until` unless it is renewed.
+    pub(crate) fn new(stall_limits: StallLimits, lease_until: Instant) -> Self {
+        let state = State { meter: Meter::new(), moved_at: Instant::now(), lease_until, cause: None, stall: None };
+        Self {
+            stall_limits,
+            command: AtomicU8::new(RUN),
+            state: Mutex::new(state),
+            begun: CancellationToken::new(),
+            stopping: CancellationToken::new(),
+            abandoned: CancellationToken::new(),
+            wedged: CancellationToken::new(),
+            over: CancellationToken::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each statement leaves the state whole, so a panic elsewhere leaves nothing half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How far the attempt has come.
+    pub(crate) fn progress(&self) -> Progress {
+        self.state().meter.progress()
+    }
+
+    /// Takes note that the worker itself begins a phase.
+    pub(crate) fn enter(&self, phase: Phase) {
+        let mut state = self.state();
+        state.meter.enter(phase);
+        state.moved_at = Instant::now();
+    }
+
+    /// Takes note of a sign of life that is no progress.
+    pub(crate) fn touch(&self) {
+        self.state().moved_at = Instant::now();
+    }
+
+    /// Until when the lease lasts at least, by this machine's monotonic clock.
+    pub(crate) fn lease_until(&self) -> Instant {
+        self.state().lease_until
+    }
+
+    /// Takes note that the lease was renewed.
+    pub(crate) fn renewed(&self, until: Instant) {
+        self.state().lease_until = until;
+    }
+
+    /// Stops the attempt; a weightier cause replaces a lighter one.
+    pub(crate) fn stop(&self, cause: StopCause) {
+        let cause = {
+            let mut state = self.state();
+            let weightier = state.cause.map_or(cause, |known| known.max(cause));
+            state.cause = Some(weightier);
+            weightier
+        };
+        if cause == StopCause::Drain {
+            self.command.store(STOP, Ordering::Relaxed);
+        } else {
+            self.command.store(CANCEL, Ordering::Relaxed);
+            self.abandoned.cancel();
+        }
+        self.stopping.cancel();
+    }
+
+    /// Why the attempt is stopped, if it is.
+    pub(crate) fn cause(&self) -> Option<StopCause> {
+        self.state().cause
+    }
+
+    /// Looks whether the engine still moves; the first time that it does not, everybody is told.
+    pub(crate) fn look(&self, now: Instant) -> Option<Stall> {
+        let stall = {
+            let mut state = self.state();
+            let phase = state.meter.progress().phase;
+            let limit = self.stall_limits.of(phase);
+            if now.saturating_duration_since(state.moved_at) < limit {
+                return None;
+            }
+            *state.stall.get_or_insert(Stall { phase, limit })
+        };
+        self.wedged.cancel();
+        Some(stall)
+    }
+
+    /// How the engine stopped moving, once it has.
+    pub(crate) fn stall(&self) -> Option<Stall> {
+        self.state().stall
+    }
+
+    /// Ends the attempt: beats stop, and an engine that still runs is told to.
+    pub(crate) fn end(&self) {
+        self.over.cancel();
+        self.command.store(CANCEL, Ordering::Relaxed);
+    }
+}
+
+impl Control for Watch {
+    fn command(&self) -> Command {
+        match self.command.load(Ordering::Relaxed) {
+            RUN => Command::Run,
+            STOP => Command::CheckpointAndStop,
+            _ => Command::Cancel,
+        }
+    }
+}
+
+impl clapboard_engine::Progress for Watch {
+    fn report(&self, event: ProgressEvent) {
+        {
+            let mut state = self.state();
+            state.meter.note(event);
+            state.moved_at = Instant::now();
+        }
+        self.begun.cancel();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clapboard_engine::{Phase as EnginePhase, Progress as _};
+
+    use super::*;
+
+    fn watch() -> Watch {
+        Watch::new(StallLimits::all(Duration::from_secs(10)), Instant::now() + Duration::from_secs(60))
+    }
+
+    #[test]
+    fn a_weightier_cause_replaces_a_lighter_one_and_not_the_other_way() {
+        let watch = watch();
+        assert_eq!(watch.command(), Command::Run);
+        watch.stop(StopCause::Drain);
+        assert_eq!(watch.command(), Command::CheckpointAndStop);
+        assert!(watch.stopping.is_cancelled() && !watch.abandoned.is_cancelled());
+        watch.stop(StopCause::LeaseLost);
+        watch.stop(StopCause::Cancelled);
+        watch.stop(StopCause::Drain);
+        assert_eq!(watch.cause(), Some(StopCause::LeaseLost));
+        assert_eq!(watch.command(), Command::Cancel);
+        assert!(watch.abandoned.is_cancelled());
+    }
+
+    #[test]
+    fn an_engine_is_wedged_when_its_phases_limit_has_passed_without_a_sign() {
+        let mut limits = StallLimits::all(Duration::from_secs(10));
+        limits.denoise = Duration::from_secs(100);
+        let watch = Watch::new(limits, Instant::now());
+        watch.report(ProgressEvent::Phase(EnginePhase::Denoise));
+        let moved = Instant::now();
+        assert_eq!(watch.look(moved + Duration::from_secs(99)), None);
+        assert!(!watch.wedged.is_cancelled());
+        let stall = watch.look(moved + Duration::from_secs(100)).unwrap();
+        assert_eq!((stall.phase, stall.limit), (Phase::Denoise, Duration::from_secs(100)));
+        assert_eq!(watch.stall(), Some(stall));
+        assert!(watch.wedged.is_cancelled());
+    }
+
+    #[test]
+    fn the_first_sign_of_life_is_told() {
+        let watch = watch();
+        assert!(!watch.begun.is_cancelled());
+        watch.report(ProgressEvent::Phase(EnginePhase::TextEncode));
+        assert!(watch.begun.is_cancelled());
+    }
+}

@@ -1,0 +1,141 @@
+//! Jobs whose engine, encoder or media store fails.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clapboard_engine::{GenerateError, MediaChunk, Phase as EnginePhase};
+use clapboard_jobs::{AttemptEnd, FailureCode, JobState, Phase};
+use clapboard_media::Ffmpeg;
+use clapboard_worker::{Error, Options, StallLimits};
+
+use crate::faulty::FaultyBlob;
+use crate::house::House;
+use crate::scripted::{Gate, Opener, Scripted};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_error_fails_the_job_and_the_client_learns_no_details() {
+    let house = House::new().await;
+    let worker = house.start(Scripted::new(|play| {
+        play.sound()?;
+        Err(GenerateError::Network(Box::new(io::Error::other("blocks.7.attn has shape [3]"))))
+    }));
+    let id = house.submit().await;
+    let error = house.until_state(id, JobState::Failed).await.error.unwrap();
+    assert_eq!((error.code, error.message.as_str()), (FailureCode::GenerationFailed, "could not generate the video"));
+    assert_eq!(house.ends(id).await, [Some(AttemptEnd::Failed)]);
+    worker.stop().await.unwrap();
+    assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn samples_that_no_sink_can_take_fail_the_job() {
+    let house = House::new().await;
+    let worker = house.start(Scripted::new(|play| {
+        play.denoise()?;
+        play.begin()?;
+        play.offer(MediaChunk::Samples(vec![f32::NAN; 2]))?;
+        Ok(play.report())
+    }));
+    let id = house.submit().await;
+    let error = house.until_state(id, JobState::Failed).await.error.unwrap();
+    assert_eq!((error.code, error.message.as_str()), (FailureCode::GenerationFailed, "could not encode the video"));
+    worker.stop().await.unwrap();
+    assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_panics_costs_an_attempt_and_the_last_one_the_job() {
+    let house = House::new().await;
+    let worker = house.start(Scripted::new(|play| {
+        play.phase(EnginePhase::TextEncode);
+        panic!("as the script says");
+    }));
+    let id = house.submit().await;
+    for number in 1..house.policy.max_attempts {
+        let job = house.until(id, |job| job.state == JobState::Queued && job.attempt == number).await;
+        assert_eq!(job.error, None);
+        house.clock.advance(Duration::from_secs(3600));
+    }
+    let error = house.until_state(id, JobState::Failed).await.error.unwrap();
+    assert_eq!((error.code, error.message.as_str()), (FailureCode::InternalError, "the engine failed unexpectedly"));
+    let ends = [AttemptEnd::Retried, AttemptEnd::Retried, AttemptEnd::Failed].map(Some);
+    assert_eq!(house.ends(id).await, ends);
+    worker.stop().await.unwrap();
+    assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stalled_engine_loses_the_job_and_ends_the_worker() {
+    let house = House::new().await;
+    let gate = Gate::default();
+    let _open = Opener(gate.clone());
+    let generator = Scripted::new(move |play| {
+        play.sound()?;
+        play.phase(EnginePhase::Denoise);
+        gate.wait();
+        Ok(play.report())
+    });
+    let stall_limits =
+        StallLimits { denoise: Duration::from_millis(100), ..StallLimits::all(Duration::from_secs(120)) };
+    let worker = house.start_with(generator, Options { stall_limits, ..house.options() });
+    let id = house.submit().await;
+    let error = worker.ended().await.unwrap_err();
+    assert!(matches!(error, Error::Wedged { job, phase: Phase::Denoise, .. } if job == id), "{error}");
+    assert_eq!(error.to_string(), format!("no progress was made for 100ms in denoise of job {id}"));
+    let job = house.find(id).await.unwrap();
+    assert_eq!((job.state, job.attempt), (JobState::Queued, 1));
+    let attempt = &house.attempts(id).await[0];
+    assert_eq!(attempt.ended.unwrap().1, AttemptEnd::Retried);
+    assert_eq!(attempt.error.as_ref().unwrap().message, "no progress was made for 100ms in denoise");
+    assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ffmpeg_that_goes_missing_costs_an_attempt_and_not_the_job() {
+    let mut house = House::new().await;
+    let wrapper = house.path("ffmpeg");
+    fs::write(&wrapper, "#!/bin/sh\nexec ffmpeg \"$@\"\n").unwrap();
+    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+    house.ffmpeg = Ffmpeg::at(&wrapper, "ffprobe").unwrap();
+    fs::remove_file(&wrapper).unwrap();
+    let worker = house.start(Scripted::honest());
+    let id = house.submit().await;
+    house.until(id, |job| job.state == JobState::Queued && job.attempt == 1).await;
+    let attempt = &house.attempts(id).await[0];
+    let error = attempt.error.clone().unwrap();
+    assert_eq!((error.code, error.message.as_str()), (FailureCode::InternalError, "could not encode the video"));
+    worker.stop().await.unwrap();
+    assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_media_store_that_is_away_for_a_while_costs_no_attempt() {
+    let mut house = House::new().await;
+    let blob = Arc::new(FaultyBlob::failing(Arc::clone(&house.blob), 2));
+    house.blob = Arc::clone(&blob) as _;
+    let worker = house.start(Scripted::honest());
+    let id = house.submit().await;
+    let job = house.until_state(id, JobState::Completed).await;
+    assert_eq!(job.attempt, 1);
+    assert_eq!(blob.failures_left(), 0);
+    worker.stop().await.unwrap();
+    assert_eq!(house.objects().await, [job.result.unwrap().key.to_string()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_media_store_that_stays_away_loses_the_attempt() {
+    let mut house = House::new().await;
+    house.blob = Arc::new(FaultyBlob::failing(Arc::clone(&house.blob), u32::MAX));
+    let options = Options { upload_deadline: Duration::ZERO, ..house.options() };
+    let worker = house.start_with(Scripted::honest(), options);
+    let id = house.submit().await;
+    house.until(id, |job| job.state == JobState::Queued && job.attempt == 1).await;
+    let error = house.attempts(id).await[0].error.clone().unwrap();
+    assert_eq!((error.code, error.message.as_str()), (FailureCode::StorageFailed, "could not store the video"));
+    worker.stop().await.unwrap();
+    assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+}

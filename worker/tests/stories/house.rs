@@ -1,0 +1,220 @@
+//! A standalone service without HTTP: what a story takes place in.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use clapboard_blob::DiskBlob;
+use clapboard_dispatch::MemoryDispatch;
+use clapboard_h3::{Canvas, FrameCount, GenerationSpec, GeometryProfile, Partition, Quality, Recipe, Sigmas, Task};
+use clapboard_jobs::{
+    Attempt, AttemptEnd, Blob, Claimant, Claimed, Clock, Dispatch, Hint, Job, JobId, JobState, Micros, NewJob, Policy,
+    Store, SystemClock, Tenant, WorkerId,
+};
+use clapboard_media::Ffmpeg;
+use clapboard_store_sqlite::SqliteStore;
+use clapboard_worker::{Error, Generator, Options, Parts, StallLimits, Worker};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// How long a story waits for what must come.
+const GENEROUS: Duration = Duration::from_secs(120);
+
+/// The machine's clock, moved forward by hand.
+#[derive(Default)]
+pub(crate) struct MovedClock(AtomicI64);
+
+impl MovedClock {
+    pub(crate) fn advance(&self, by: Duration) {
+        self.0.fetch_add(i64::try_from(by.as_micros()).unwrap(), Ordering::Relaxed);
+    }
+}
+
+impl Clock for MovedClock {
+    fn now(&self) -> Micros {
+        Micros(SystemClock.now().0 + self.0.load(Ordering::Relaxed))
+    }
+}
+
+pub(crate) struct House {
+    folder: TempDir,
+    pub(crate) clock: Arc<MovedClock>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) dispatch: Arc<dyn Dispatch>,
+    pub(crate) blob: Arc<dyn Blob>,
+    pub(crate) ffmpeg: Ffmpeg,
+    pub(crate) policy: Policy,
+    pub(crate) tenant: Tenant,
+}
+
+impl House {
+    pub(crate) async fn new() -> Self {
+        Self::with(Policy::default()).await
+    }
+
+    pub(crate) async fn with(policy: Policy) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Arc::new(MovedClock::default());
+        let file = folder.path().join("jobs.sqlite");
+        let store = SqliteStore::open(&file, policy.clone(), Arc::clone(&clock) as _).await.unwrap();
+        let blob = DiskBlob::open(&folder.path().join("media")).await.unwrap();
+        Self {
+            clock,
+            store: Arc::new(store),
+            dispatch: Arc::new(MemoryDispatch::new()),
+            blob: Arc::new(blob),
+            ffmpeg: Ffmpeg::find().unwrap(),
+            policy,
+            tenant: Tenant::default(),
+            folder,
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Options that notice everything soon.
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            lease: self.policy.lease,
+            beat_interval: Duration::from_millis(20),
+            poll_interval: Duration::from_millis(50),
+            stall_limits: StallLimits::all(GENEROUS),
+            encode_timeout: GENEROUS / 2,
+            ..Options::new(WorkerId::new(), self.path("scratch"))
+        }
+    }
+
+    pub(crate) fn start(&self, generator: Arc<dyn Generator>) -> Running {
+        self.start_with(generator, self.options())
+    }
+
+    pub(crate) fn start_with(&self, generator: Arc<dyn Generator>, options: Options) -> Running {
+        let parts = Parts {
+            store: Arc::clone(&self.store),
+            dispatch: Arc::clone(&self.dispatch),
+            blob: Arc::clone(&self.blob),
+            generator,
+            ffmpeg: self.ffmpeg.clone(),
+        };
+        let shutdown = CancellationToken::new();
+        let worker = Worker::new(parts, options).unwrap();
+        Running { shutdown: shutdown.clone(), task: tokio::spawn(worker.run(shutdown)) }
+    }
+
+    /// Makes a job of 22 frames at 64x64 in two forwards, and tells the dispatcher.
+    pub(crate) async fn submit(&self) -> JobId {
+        let job = self.submit_quietly().await;
+        let hint = Hint { queue: job.queue(), rank: job.rank, job: job.id };
+        self.dispatch.push(&[hint]).await.unwrap();
+        job.id
+    }
+
+    pub(crate) async fn submit_quietly(&self) -> Job {
+        let spec = GenerationSpec {
+            version: GenerationSpec::VERSION,
+            task: Task::T2va,
+            partition: Partition::Fl2va,
+            recipe: Recipe::Release,
+            prompt: "a lighthouse in the rain".to_owned(),
+            canvas: Canvas::new(64, 64).unwrap(),
+            num_frames: FrameCount::MIN,
+            video_sigmas: Sigmas::shifted(3, 12.0).unwrap(),
+            audio_sigmas: Sigmas::shifted(3, 3.0).unwrap(),
+            seed: 7,
+            quality: Quality::Default,
+            geometry: GeometryProfile::released(),
+        };
+        self.create(&spec).await
+    }
+
+    pub(crate) async fn create(&self, spec: &GenerationSpec) -> Job {
+        self.store.create(NewJob::new(self.tenant.clone(), "h3", spec)).await.unwrap()
+    }
+
+    pub(crate) async fn find(&self, id: JobId) -> Option<Job> {
+        self.store.get(&self.tenant, id).await.unwrap()
+    }
+
+    /// Waits until the job is as the story wants it.
+    pub(crate) async fn until(&self, id: JobId, wanted: impl Fn(&Job) -> bool) -> Job {
+        let mut last = None;
+        let waiting = async {
+            loop {
+                let job = self.find(id).await.unwrap();
+                if wanted(&job) {
+                    return job;
+                }
+                last = Some(job);
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        match tokio::time::timeout(GENEROUS, waiting).await {
+            Ok(job) => job,
+            Err(_) => panic!("the job stayed {last:?}"),
+        }
+    }
+
+    pub(crate) async fn until_state(&self, id: JobId, state: JobState) -> Job {
+        self.until(id, |job| job.state == state).await
+    }
+
+    pub(crate) async fn attempts(&self, id: JobId) -> Vec<Attempt> {
+        self.store.attempts(&self.tenant, id).await.unwrap()
+    }
+
+    /// How the job's claims ended, oldest first.
+    pub(crate) async fn ends(&self, id: JobId) -> Vec<Option<AttemptEnd>> {
+        self.attempts(id).await.into_iter().map(|attempt| attempt.ended.map(|(_, end)| end)).collect()
+    }
+
+    /// Lets the lease end, takes the job back and claims it for somebody else.
+    pub(crate) async fn steal(&self, id: JobId) -> Claimed {
+        // A beat between the two renews the lease, and then its end has to come again.
+        loop {
+            self.clock.advance(self.policy.lease + Duration::from_secs(1));
+            if self.store.reclaim_expired(10).await.unwrap().requeued == [id] {
+                break;
+            }
+        }
+        let thief = Claimant::new(WorkerId::new(), vec![Partition::Fl2va]);
+        self.store.claim(id, &thief).await.unwrap().unwrap()
+    }
+
+    /// The keys of all objects in the media store.
+    pub(crate) async fn objects(&self) -> Vec<String> {
+        let objects = self.blob.list("", None, 100).await.unwrap();
+        objects.into_iter().map(|object| object.key.to_string()).collect()
+    }
+
+    /// What lies in the scratch folder.
+    pub(crate) fn scratch(&self) -> Vec<PathBuf> {
+        fs::read_dir(self.path("scratch")).unwrap().map(|entry| entry.unwrap().path()).collect()
+    }
+}
+
+/// A worker at work.
+pub(crate) struct Running {
+    shutdown: CancellationToken,
+    task: JoinHandle<Result<(), Error>>,
+}
+
+impl Running {
+    pub(crate) fn drain(&self) {
+        self.shutdown.cancel();
+    }
+
+    /// Waits until the worker's run has ended.
+    pub(crate) async fn ended(self) -> Result<(), Error> {
+        tokio::time::timeout(GENEROUS, self.task).await.expect("the worker ends in time").unwrap()
+    }
+
+    pub(crate) async fn stop(self) -> Result<(), Error> {
+        self.drain();
+        self.ended().await
+    }
+}

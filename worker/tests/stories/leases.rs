@@ -1,0 +1,113 @@
+//! Claims that end under their worker.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clapboard_jobs::{AttemptEnd, JobState, Policy, Status};
+use clapboard_worker::Options;
+
+use crate::faulty::FaultyStore;
+use crate::house::House;
+use crate::scripted::{Gate, Opener, Scripted};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_whose_job_was_given_away_stops_and_nothing_of_it_is_seen() {
+    let house = House::new().await;
+    let stopped = Gate::default();
+    let _open = Opener(stopped.clone());
+    let worker = house.start(Scripted::new({
+        let stopped = stopped.clone();
+        move |play| {
+            play.sound()?;
+            let error = play.denoise_for_ever();
+            stopped.open();
+            Err(error)
+        }
+    }));
+    let id = house.submit().await;
+    house.until(id, |job| job.status() == Status::InProgress).await;
+    let stolen = house.steal(id).await;
+    tokio::task::spawn_blocking(move || stopped.wait()).await.unwrap();
+    worker.stop().await.unwrap();
+    let job = house.find(id).await.unwrap();
+    assert_eq!((job.state, job.worker, job.fence), (JobState::Running, Some(stolen.lease.worker), stolen.lease.fence));
+    assert_eq!(house.ends(id).await, [Some(AttemptEnd::LeaseLost), None]);
+    assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+    assert_eq!(house.objects().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zombie_that_finishes_its_job_changes_nothing_and_takes_its_object_away() {
+    let house = House::new().await;
+    let (decoded, finish) = (Gate::default(), Gate::default());
+    let _open = (Opener(decoded.clone()), Opener(finish.clone()));
+    let generator = Scripted::new({
+        let (decoded, finish) = (decoded.clone(), finish.clone());
+        move |play| {
+            play.denoise()?;
+            play.media()?;
+            decoded.open();
+            finish.wait();
+            Ok(play.report())
+        }
+    });
+    // It beats too seldom to hear of its loss before it has finished.
+    let options = Options { beat_interval: Duration::from_secs(25), ..house.options() };
+    let worker = house.start_with(generator, options);
+    let id = house.submit().await;
+    tokio::task::spawn_blocking(move || decoded.wait()).await.unwrap();
+    house.until(id, |job| job.status() == Status::InProgress).await;
+    let stolen = house.steal(id).await;
+    finish.open();
+    worker.stop().await.unwrap();
+    let job = house.find(id).await.unwrap();
+    assert_eq!((job.state, job.worker, job.result), (JobState::Running, Some(stolen.lease.worker), None));
+    assert_eq!(house.objects().await, Vec::<String>::new());
+    assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_cannot_beat_stops_its_engine_before_the_lease_ends() {
+    let mut house = House::with(Policy { lease: Duration::from_secs(6), ..Policy::default() }).await;
+    let faulty = Arc::new(FaultyStore::over(Arc::clone(&house.store)));
+    house.store = Arc::clone(&faulty) as _;
+    let stopped = Gate::default();
+    let _open = Opener(stopped.clone());
+    let options = Options { fence_margin: Duration::from_secs(4), ..house.options() };
+    let worker = house.start_with(
+        Scripted::new({
+            let stopped = stopped.clone();
+            move |play| {
+                let error = play.denoise_for_ever();
+                stopped.open();
+                Err(error)
+            }
+        }),
+        options,
+    );
+    let id = house.submit().await;
+    house.until(id, |job| job.status() == Status::InProgress).await;
+    faulty.refuse_beats();
+    tokio::task::spawn_blocking(move || stopped.wait()).await.unwrap();
+    worker.stop().await.unwrap();
+    // The worker wrote nothing: the job is the reaper's, once the lease has ended.
+    let job = house.find(id).await.unwrap();
+    assert_eq!(job.state, JobState::Running);
+    assert_eq!(house.ends(id).await, [None]);
+    assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_finish_whose_answer_was_not_heard_is_found_to_have_succeeded() {
+    let mut house = House::new().await;
+    let faulty = Arc::new(FaultyStore::over(Arc::clone(&house.store)));
+    house.store = Arc::clone(&faulty) as _;
+    faulty.lose_next_finish();
+    let worker = house.start(Scripted::honest());
+    let id = house.submit().await;
+    let job = house.until_state(id, JobState::Completed).await;
+    worker.stop().await.unwrap();
+    assert_eq!(house.objects().await, [job.result.unwrap().key.to_string()]);
+    assert_eq!(faulty.finishes(), 2);
+}

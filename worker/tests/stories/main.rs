@@ -1,0 +1,12 @@
+//! What becomes of jobs, told with the real store, dispatcher, media store and ffmpeg, and a scripted engine;
+//! the last of them with the real one.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod completes;
+mod faults;
+mod faulty;
+mod house;
+mod leases;
+mod real;
+mod scripted;
+mod stops;
