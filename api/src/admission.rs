@@ -1,0 +1,127 @@
+//! From an HTTP request to a committed job.
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use clapboard_jobs::{Hint, Job, NewJob, Tenant};
+use uuid::Uuid;
+
+use crate::app::AppState;
+use crate::error::{ApiError, chain};
+use crate::error_code::ErrorCode;
+use crate::{body, fields, health};
+
+/// How many ignored fields a reply names.
+const MAX_IGNORED: usize = 20;
+/// How much of an ignored field's name a reply shows, in characters.
+const MAX_IGNORED_CHARS: usize = 64;
+
+/// A request that has passed every rule and is not stored yet.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    /// The job to make.
+    pub(crate) job: NewJob,
+    /// What `x-ignored-fields` says; none when nothing was ignored.
+    pub(crate) ignored: Option<HeaderValue>,
+}
+
+/// Reads a request and checks it against every rule that is known now.
+///
+/// Errors: an [`ApiError`] that names the parameter and the rule.
+pub(crate) async fn admit(state: &AppState, request: Request) -> Result<Admitted, ApiError> {
+    let service = state.readiness.get();
+    let headers = request.headers().clone();
+    // The body is read first: a client that is answered in the middle of sending may miss the answer.
+    let decoded = body::decode(request, &state.options).await?;
+    if !service.accepts_jobs() {
+        return Err(health::not_ready(service));
+    }
+    check_headers(&headers)?;
+    let request = fields::read(decoded)?;
+    if asks(&headers, "x-strict")
+        && let Some(unknown) = request.unknown.first()
+    {
+        return Err(ApiError::new(ErrorCode::UnknownParameter, format!("{} is not a parameter", shown(unknown)))
+            .with_param(unknown));
+    }
+    let model = served_model(state, request.model)?;
+    let spec = request.video.resolve(&state.profile, seed(state))?;
+    let job = NewJob::new(Tenant::default(), model, &spec);
+    Ok(Admitted { job, ignored: ignored(&request.unknown) })
+}
+
+/// Stores the job and hints at it. Once this has returned, the job exists whatever happens.
+pub(crate) async fn commit(state: &AppState, job: NewJob) -> Result<Job, ApiError> {
+    let job = state.store.create(job).await?;
+    let hint = Hint { queue: job.queue(), rank: job.rank, job: job.id };
+    // Hints may be lost: the sweep finds the job in the store.
+    if let Err(error) = state.dispatch.push(&[hint]).await {
+        tracing::warn!(job.id = %job.id, error = chain(&error), "could not hint at a new job");
+    }
+    tracing::info!(job.id = %job.id, cost_tflop = job.cost_tflop, "accepted a job");
+    Ok(job)
+}
+
+/// Tells whether a header that switches something on is set.
+pub(crate) fn asks(headers: &HeaderMap, name: &str) -> bool {
+    headers.get(name).is_some_and(|value| value == "1" || value == "true")
+}
+
+/// Refuses headers that promise what is not built.
+fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
+    const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+    if headers.contains_key(IDEMPOTENCY_KEY) {
+        return Err(ApiError::unsupported_parameter(
+            "Idempotency-Key",
+            "Idempotency-Key is not supported yet: a repeated request makes another video",
+        ));
+    }
+    Ok(())
+}
+
+fn served_model(state: &AppState, asked: Option<String>) -> Result<String, ApiError> {
+    let served = &state.profile.name;
+    match asked {
+        None => Ok(served.clone()),
+        Some(model) if model == *served || state.options.model_aliases.contains(&model) => Ok(model),
+        Some(model) => Err(ApiError::new(
+            ErrorCode::ModelNotFound,
+            format!("the model {:?} is not served here, which serves {served:?}", shown(&model)),
+        )
+        .with_param("model")),
+    }
+}
+
+/// Returns the seed of a request that names none.
+fn seed(state: &AppState) -> u64 {
+    let random = || {
+        let (high, _) = Uuid::new_v4().as_u64_pair();
+        high >> 32 // the first 32 bits of a random UUID are all random
+    };
+    state.options.default_seed.map_or_else(random, u64::from)
+}
+
+fn ignored(unknown: &[String]) -> Option<HeaderValue> {
+    let names: Vec<String> = unknown.iter().take(MAX_IGNORED).map(|name| shown(name)).collect();
+    let names = Some(names.join(", ")).filter(|names| !names.is_empty())?;
+    Some(HeaderValue::try_from(names).expect("escaped names are ASCII"))
+}
+
+/// Cuts and escapes a client's text, so that it can stand in a header and in a sentence.
+fn shown(text: &str) -> String {
+    let cut: String = text.chars().take(MAX_IGNORED_CHARS).collect();
+    cut.escape_default().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_names_are_cut_and_escaped() {
+        let unknown = ["foo".to_owned(), "ä\r\nset-cookie: x".to_owned(), "y".repeat(1000)];
+        let header = ignored(&unknown).unwrap();
+        let expected = format!("foo, \\u{{e4}}\\r\\nset-cookie: x, {}", "y".repeat(MAX_IGNORED_CHARS));
+        assert_eq!(header.to_str().unwrap(), expected);
+        assert_eq!(ignored(&[]), None);
+    }
+}

@@ -1,0 +1,102 @@
+//! What the routes share, and how they become a server.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware;
+use axum::routing::get;
+use clapboard_h3::ModelProfile;
+use clapboard_jobs::{Blob, Dispatch, Store};
+use tokio::net::TcpListener;
+use tokio_util::task::TaskTracker;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::readiness::Readiness;
+use crate::{edge, openapi, unsupported};
+
+/// The limits and habits of the HTTP side.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The names, apart from the profile's own, under which a request may ask for the served model.
+    pub model_aliases: Vec<String>,
+    /// The seed of a request without one; none for a random one. vLLM-Omni takes 42.
+    pub default_seed: Option<u32>,
+    /// The most that a body of fields may have.
+    pub max_body_bytes: usize,
+    /// How long a body may take to come.
+    pub body_timeout: Duration,
+    /// How much of a refused body is read and thrown away, so that its sender gets to read the answer.
+    pub drain_bytes: u64,
+    /// For how long that is done.
+    pub drain_timeout: Duration,
+    /// How long a synchronous request waits for its video. OpenAI's clients hang up after 600 s, and would cancel it.
+    pub sync_timeout: Duration,
+    /// How often a synchronous request looks for its video.
+    pub sync_poll: Duration,
+    /// How long clients are asked to wait between two looks at a job.
+    pub poll_after: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let aliases = ["sora-2", "sora-2-pro", "minimax-h3", "MiniMaxAI/MiniMax-H3"];
+        Self {
+            model_aliases: aliases.map(str::to_owned).to_vec(),
+            default_seed: None,
+            max_body_bytes: 1 << 20,
+            body_timeout: Duration::from_secs(30),
+            drain_bytes: 64 << 20,
+            drain_timeout: Duration::from_secs(5),
+            sync_timeout: Duration::from_secs(570),
+            sync_poll: Duration::from_millis(250),
+            poll_after: Duration::from_secs(2),
+        }
+    }
+}
+
+/// What every handler has at hand.
+#[derive(Clone)]
+pub struct AppState {
+    /// The truth about jobs.
+    pub store: Arc<dyn Store>,
+    /// Where hints about new jobs go.
+    pub dispatch: Arc<dyn Dispatch>,
+    /// Where finished videos lie.
+    pub blob: Arc<dyn Blob>,
+    /// What the loaded checkpoint serves.
+    pub profile: Arc<ModelProfile>,
+    /// Whether work is taken now.
+    pub readiness: Readiness,
+    /// Limits and habits.
+    pub options: Arc<Options>,
+    /// The cancels that outlive the requests whose clients went away; whoever stops the service waits for them.
+    pub tasks: TaskTracker,
+}
+
+/// Puts the routes together.
+pub fn router(state: AppState) -> Router {
+    let (documented, document) = openapi::routes().split_for_parts();
+    let json: Arc<str> = document.to_json().expect("the document has string keys only").into();
+    documented
+        .route("/openapi.json", get(move || openapi::serve(Arc::clone(&json))))
+        .merge(unsupported::routes())
+        .fallback(edge::unknown_route)
+        .layer(DefaultBodyLimit::disable()) // each body has its own limit: Options::max_body_bytes
+        .layer(CatchPanicLayer::custom(edge::after_panic))
+        .layer(middleware::from_fn(edge::edge))
+        .with_state(state)
+}
+
+/// Serves until `shutdown` ends, and then until the requests in flight are answered.
+///
+/// Errors: those of the listener.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    axum::serve(listener, router).with_graceful_shutdown(shutdown).await
+}

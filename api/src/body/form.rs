@@ -1,0 +1,207 @@
+//! The names of a form's fields, which carry lists and objects.
+//!
+//! OpenAI's clients write a nested value as one part per leaf: `extra_params[task]`, `input_references[]`,
+//! `image_reference[][image_url]`.
+
+use serde_json::{Map, Value};
+
+use crate::error::ApiError;
+
+/// How deep names may nest: no documented field needs more than two levels.
+const MAX_DEPTH: usize = 4;
+/// How many fields a form may have.
+pub(super) const MAX_FIELDS: usize = 1000;
+
+/// Collects the fields of a form.
+#[derive(Debug, Default)]
+pub(super) struct FormTree {
+    tree: Map<String, Value>,
+    fields: usize,
+}
+
+impl FormTree {
+    /// Adds one field. An empty text is an absent field; one that repeats becomes a list.
+    ///
+    /// Errors: `invalid_value` for too many fields, names nested too deep, and one name used in two ways.
+    pub(super) fn add(&mut self, name: &str, text: String) -> Result<(), ApiError> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.fields += 1;
+        if self.fields > MAX_FIELDS {
+            return Err(ApiError::invalid_value(name, format!("a form must have at most {MAX_FIELDS} fields")));
+        }
+        let (root, path) = split(name);
+        if path.len() > MAX_DEPTH {
+            return Err(ApiError::invalid_value(
+                root,
+                format!("field names must nest at most {MAX_DEPTH} levels deep"),
+            ));
+        }
+        let slot = self.tree.entry(root).or_insert(Value::Null);
+        if place(slot, &path, text) {
+            Ok(())
+        } else {
+            Err(ApiError::invalid_value(root, format!("{root} is given both as a value and by its parts")))
+        }
+    }
+
+    /// Returns all fields.
+    pub(super) fn into_tree(self) -> Map<String, Value> {
+        self.tree
+    }
+}
+
+/// Returns the name without its brackets.
+pub(super) fn root(name: &str) -> &str {
+    split(name).0
+}
+
+/// Splits `a[b][]` into `a` and `b`, ``; a name whose brackets do not match is taken as it is.
+fn split(name: &str) -> (&str, Vec<&str>) {
+    let whole = (name, Vec::new());
+    let Some(open) = name.find('[').filter(|open| *open > 0) else {
+        return whole;
+    };
+    let (root, mut rest) = name.split_at(open);
+    let mut path = Vec::new();
+    while !rest.is_empty() {
+        let Some((part, after)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) else {
+            return whole;
+        };
+        path.push(part);
+        rest = after;
+    }
+    (root, path)
+}
+
+/// Puts a text into the tree; false when the place is taken by another kind of value.
+fn place(slot: &mut Value, path: &[&str], text: String) -> bool {
+    let Some((part, rest)) = path.split_first() else {
+        return place_text(slot, text);
+    };
+    if part.is_empty() {
+        return place_in_list(slot, rest, text);
+    }
+    if slot.is_null() {
+        *slot = Value::Object(Map::new());
+    }
+    match slot {
+        Value::Object(object) => place(object.entry(*part).or_insert(Value::Null), rest, text),
+        _ => false,
+    }
+}
+
+fn place_text(slot: &mut Value, text: String) -> bool {
+    match slot {
+        Value::Null => *slot = Value::String(text),
+        Value::Array(list) => list.push(Value::String(text)),
+        Value::Object(_) => return false,
+        single => {
+            let first = single.take();
+            *single = Value::Array(vec![first, Value::String(text)]);
+        }
+    }
+    true
+}
+
+fn place_in_list(slot: &mut Value, rest: &[&str], text: String) -> bool {
+    match slot {
+        Value::Null => *slot = Value::Array(Vec::new()),
+        Value::String(_) => *slot = Value::Array(vec![slot.take()]),
+        _ => {}
+    }
+    let Value::Array(list) = slot else {
+        return false;
+    };
+    // `k[][a]`, `k[][b]`, `k[][a]` are two objects: a key that repeats begins the next.
+    if let (Some(key), Some(Value::Object(last))) = (rest.first(), list.last_mut())
+        && !key.is_empty()
+        && !last.contains_key(*key)
+    {
+        return place(last.entry(*key).or_insert(Value::Null), &rest[1..], text);
+    }
+    let mut next = Value::Null;
+    let placed = place(&mut next, rest, text);
+    list.push(next);
+    placed
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tree(fields: &[(&str, &str)]) -> Result<Value, ApiError> {
+        let mut form = FormTree::default();
+        for (name, text) in fields {
+            form.add(name, (*text).to_owned())?;
+        }
+        Ok(Value::Object(form.into_tree()))
+    }
+
+    #[test]
+    fn brackets_nest_as_the_clients_mean_them() {
+        let fields = [
+            ("prompt", "a cat"),
+            ("extra_params[task]", "t2va"),
+            ("extra_params[target][aspect_ratio]", "16:9"),
+            ("input_references[]", "a"),
+            ("input_references[]", "b"),
+            ("image_reference[][image_url]", "https://a"),
+            ("image_reference[][image_url]", "https://b"),
+            ("video_reference[video_url]", "https://c"),
+        ];
+        let expected = json!({
+            "prompt": "a cat",
+            "extra_params": {"task": "t2va", "target": {"aspect_ratio": "16:9"}},
+            "input_references": ["a", "b"],
+            "image_reference": [{"image_url": "https://a"}, {"image_url": "https://b"}],
+            "video_reference": {"video_url": "https://c"},
+        });
+        assert_eq!(tree(&fields).unwrap(), expected);
+    }
+
+    #[test]
+    fn objects_of_several_keys_in_a_list_are_told_apart_by_the_key_that_repeats() {
+        let fields = [("k[][a]", "1"), ("k[][b]", "2"), ("k[][a]", "3")];
+        assert_eq!(tree(&fields).unwrap(), json!({"k": [{"a": "1", "b": "2"}, {"a": "3"}]}));
+    }
+
+    #[test]
+    fn a_repeated_name_is_a_list_and_an_empty_text_is_absent() {
+        assert_eq!(tree(&[("a", "1"), ("a", "2"), ("a", ""), ("b", "")]).unwrap(), json!({"a": ["1", "2"]}));
+        assert_eq!(tree(&[("a", "1"), ("a[]", "2")]).unwrap(), json!({"a": ["1", "2"]}));
+    }
+
+    #[test]
+    fn names_with_odd_brackets_are_just_names() {
+        for name in ["a[", "a]", "a[b", "a[b]c", "[a]", "[]", "", "a[b][", "ä[ü"] {
+            assert_eq!(tree(&[(name, "1")]).unwrap(), json!({name: "1"}), "{name}");
+        }
+    }
+
+    #[test]
+    fn one_name_cannot_be_a_value_and_an_object() {
+        for fields in [
+            [("a", "1"), ("a[b]", "2")],
+            [("a[b]", "1"), ("a", "2")],
+            [("a[b]", "1"), ("a[]", "2")],
+            [("a[]", "1"), ("a[b]", "2")],
+        ] {
+            let refused = tree(&fields).unwrap_err();
+            assert_eq!(refused.message, "a is given both as a value and by its parts");
+            assert_eq!(refused.param.as_deref(), Some("a"));
+        }
+    }
+
+    #[test]
+    fn depth_and_number_are_bounded() {
+        assert!(tree(&[("a[b][c][d][e]", "1")]).is_ok());
+        assert!(tree(&[("a[b][c][d][e][f]", "1")]).is_err());
+        let mut form = FormTree::default();
+        (0..MAX_FIELDS).for_each(|i| form.add(&format!("k{i}"), "1".to_owned()).unwrap());
+        assert!(form.add("one_more", "1".to_owned()).is_err());
+    }
+}

@@ -1,0 +1,110 @@
+//! What happens to every request and reply, whatever route they belong to.
+
+use std::any::Any;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tracing::Instrument;
+use uuid::Uuid;
+
+use crate::error::ApiError;
+use crate::error_code::ErrorCode;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The longest request id of a client that is taken over.
+const MAX_REQUEST_ID: usize = 128;
+
+/// Gives the reply its request id, logs it under that, and puts axum's own 405 into the shape of all errors.
+///
+/// All that the handler logs stands under the same id. The log gets the route's pattern and never the URL.
+pub(crate) async fn edge(request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let method = request.method().clone();
+    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned()).unwrap_or_default();
+    let id = request_id(request.headers(), &route);
+    let span = tracing::info_span!("request", request.id = id.to_str().unwrap_or_default());
+    let response = next.run(request).instrument(span.clone()).await;
+    let mut response = shaped(response, &method);
+    let status = response.status().as_u16();
+    tracing::info!(
+        parent: &span,
+        http.method = %method,
+        http.route = route,
+        http.status = status,
+        duration_ms = began.elapsed().as_millis() as u64,
+        "answered a request"
+    );
+    response.headers_mut().insert(REQUEST_ID, id);
+    response
+}
+
+/// Takes over the client's request id if it is a short word, or makes one.
+fn request_id(headers: &HeaderMap, route: &str) -> HeaderValue {
+    let legal = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':');
+    let given = headers.get(REQUEST_ID).filter(|id| {
+        let id = id.as_bytes();
+        (1..=MAX_REQUEST_ID).contains(&id.len()) && id.iter().all(legal)
+    });
+    given.cloned().unwrap_or_else(|| {
+        let prefix = if route == "/v1/videos/sync" { "video_sync-" } else { "req_" };
+        let id = format!("{prefix}{}", Uuid::new_v4().simple());
+        HeaderValue::try_from(id).expect("letters and digits are a header value")
+    })
+}
+
+fn shaped(response: Response, method: &Method) -> Response {
+    if response.status() != StatusCode::METHOD_NOT_ALLOWED {
+        return response;
+    }
+    let allow = response.headers().get(header::ALLOW).cloned();
+    let mut shaped =
+        ApiError::new(ErrorCode::MethodNotAllowed, format!("the route does not take {method}")).into_response();
+    if let Some(allow) = allow {
+        shaped.headers_mut().insert(header::ALLOW, allow);
+    }
+    shaped
+}
+
+/// Answers a request for a route that is not there.
+pub(crate) async fn unknown_route(method: Method, uri: Uri) -> ApiError {
+    ApiError::new(ErrorCode::NotFound, format!("there is no route for {method} {}", uri.path()))
+}
+
+/// Answers a request whose handler panicked. The panic itself went to the log by the panic hook.
+pub(crate) fn after_panic(_panic: Box<dyn Any + Send + 'static>) -> Response {
+    tracing::error!("a request handler panicked");
+    ApiError::internal().into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id_for(given: &'static str) -> String {
+        let mut headers = HeaderMap::new();
+        headers.insert(REQUEST_ID, HeaderValue::from_static(given));
+        request_id(&headers, "").to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn only_a_short_word_is_taken_over_as_request_id() {
+        assert_eq!(id_for("build-7:42"), "build-7:42");
+        for given in ["", "two words", "a\"b", "a,b"] {
+            assert!(id_for(given).starts_with("req_"), "{given:?} was taken over");
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(REQUEST_ID, HeaderValue::try_from("x".repeat(129)).unwrap());
+        assert!(request_id(&headers, "/v1/videos/sync").to_str().unwrap().starts_with("video_sync-"));
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_answered_without_its_words() {
+        let response = after_panic(Box::new("a secret"));
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        let body = axum::body::to_bytes(response.into_body(), 4096).await.unwrap();
+        assert!(!String::from_utf8_lossy(&body).contains("secret"));
+    }
+}

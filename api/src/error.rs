@@ -1,0 +1,170 @@
+//! The one answer to a request that is not served.
+
+use axum::Json;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use clapboard_h3::Invalid;
+use clapboard_jobs::{BlobError, JobId, StoreError};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::error_code::ErrorCode;
+
+/// A refusal on its way to the client.
+#[derive(Debug, thiserror::Error)]
+#[error("{code}: {message}")]
+pub struct ApiError {
+    /// What kind of refusal it is.
+    pub code: ErrorCode,
+    /// What happened, for people; it holds no path, no prompt and no chain of causes.
+    pub message: String,
+    /// The field, query parameter or header that is to blame.
+    pub param: Option<String>,
+    /// The video that the request made or met; sent as `x-video-id`.
+    pub video: Option<JobId>,
+    /// After how many seconds another try makes sense.
+    pub retry_after_s: Option<u32>,
+    /// The length of the object whose range cannot be served.
+    pub object_size_bytes: Option<u64>,
+    /// What `x-should-retry` says, where the code alone does not decide it.
+    pub should_retry: Option<bool>,
+}
+
+impl ApiError {
+    /// Makes a refusal.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            param: None,
+            video: None,
+            retry_after_s: None,
+            object_size_bytes: None,
+            should_retry: code.should_retry(),
+        }
+    }
+
+    /// Names the parameter to blame.
+    pub fn with_param(mut self, param: impl Into<String>) -> Self {
+        self.param = Some(param.into());
+        self
+    }
+
+    /// Names the video concerned.
+    pub fn with_video(mut self, video: JobId) -> Self {
+        self.video = Some(video);
+        self
+    }
+
+    /// Makes the refusal of a value.
+    pub fn invalid_value(param: &str, message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidValue, message).with_param(param)
+    }
+
+    /// Makes the refusal of something documented that is not built.
+    pub fn unsupported_parameter(param: &str, message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::UnsupportedParameter, message).with_param(param)
+    }
+
+    /// Makes the answer about a video that the client does not have.
+    pub fn video_not_found() -> Self {
+        Self::new(ErrorCode::NotFound, "Video not found").with_param("video_id")
+    }
+
+    /// Makes the answer to a fault of the service; the cause goes to the log and not to the client.
+    pub fn internal() -> Self {
+        Self::new(ErrorCode::InternalError, "the service could not answer; the cause is in its log")
+    }
+}
+
+impl From<Invalid> for ApiError {
+    fn from(invalid: Invalid) -> Self {
+        Self::new(invalid.code.into(), invalid.message).with_param(invalid.field)
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::UnknownCursor { after } => {
+                Self::new(ErrorCode::InvalidCursor, format!("there is no video {after} to list after"))
+                    .with_param("after")
+            }
+            error => {
+                tracing::error!(error = chain(&error), "the job store failed");
+                Self::internal()
+            }
+        }
+    }
+}
+
+impl From<BlobError> for ApiError {
+    fn from(error: BlobError) -> Self {
+        tracing::error!(error = chain(&error), "the media store failed");
+        Self::internal()
+    }
+}
+
+/// Writes an error with all its causes, for the log.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+/// The body of every reply that is not a success.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ErrorBody {
+    /// What went wrong.
+    pub error: ErrorObject,
+}
+
+/// What went wrong, in the shape of OpenAI's API.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ErrorObject {
+    /// What happened, for people.
+    pub message: String,
+    /// Whose fault it is: `invalid_request_error` or `server_error`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The field, query parameter or header to blame.
+    #[schema(required = true)]
+    pub param: Option<String>,
+    /// What went wrong, for programs.
+    #[schema(value_type = String)]
+    pub code: ErrorCode,
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let body = ErrorBody {
+            error: ErrorObject {
+                message: self.message,
+                kind: self.code.error_type(),
+                param: self.param,
+                code: self.code,
+            },
+        };
+        let mut response = (self.code.status(), Json(body)).into_response();
+        let headers = response.headers_mut();
+        if let Some(retry) = self.should_retry {
+            headers.insert("x-should-retry", HeaderValue::from_static(if retry { "true" } else { "false" }));
+        }
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(size_bytes) = self.object_size_bytes {
+            let range = format!("bytes */{size_bytes}");
+            headers.insert(header::CONTENT_RANGE, HeaderValue::try_from(range).expect("digits are a header value"));
+        }
+        if let Some(video) = self.video {
+            headers.insert("x-video-id", HeaderValue::try_from(video.to_string()).expect("an id is a header value"));
+        }
+        response
+    }
+}

@@ -1,0 +1,112 @@
+//! What is documented and not built: refused by name, never ignored.
+
+use super::layers::{Found, Layers};
+use crate::error::ApiError;
+use crate::error_code::ErrorCode;
+
+/// The fields that bring pictures, videos and sounds.
+const REFERENCES: [&str; 5] =
+    ["input_reference", "input_references", "image_reference", "video_reference", "audio_reference"];
+
+/// Which value of a field asks for nothing, and so may be given.
+#[derive(Debug, Clone, Copy)]
+enum Neutral {
+    /// None: the field itself asks for something.
+    None,
+    /// False.
+    False,
+    /// This text.
+    Text(&'static str),
+}
+
+/// The fields, each with the value that asks for nothing.
+const UNBUILT: [(&str, Neutral); 35] = [
+    ("negative_prompt", Neutral::None),
+    ("boundary_ratio", Neutral::None),
+    ("start_time_seconds", Neutral::None),
+    ("generate_sound", Neutral::None),
+    ("sound_duration", Neutral::None),
+    ("enable_frame_interpolation", Neutral::False),
+    ("frame_interpolation_exp", Neutral::None),
+    ("frame_interpolation_scale", Neutral::None),
+    ("frame_interpolation_model_path", Neutral::None),
+    ("lora", Neutral::None),
+    ("control_reference", Neutral::None),
+    ("control_type", Neutral::None),
+    ("source_video", Neutral::None),
+    ("source_audio", Neutral::None),
+    ("video_noise_mask", Neutral::None),
+    ("audio_noise_mask", Neutral::None),
+    ("user", Neutral::None),
+    ("return_stage_metrics", Neutral::False),
+    ("webhook_url", Neutral::None),
+    ("webhook_events", Neutral::None),
+    ("metadata", Neutral::None),
+    ("priority", Neutral::None),
+    ("expires_after", Neutral::None),
+    ("start_deadline_s", Neutral::None),
+    ("frame_index", Neutral::None),
+    ("frame_indexes", Neutral::None),
+    ("frame_indices", Neutral::None),
+    ("audio_mode", Neutral::Text("native")),
+    ("long_video", Neutral::False),
+    ("long_video_mode", Neutral::None),
+    ("continuation_prompts", Neutral::None),
+    ("pad_seq_len", Neutral::None),
+    ("preencode_mp4", Neutral::False),
+    ("preencode_batch_frames", Neutral::None),
+    ("video_codec_options", Neutral::None),
+];
+
+/// Takes out and refuses the fields that are documented and not built.
+pub(super) fn refuse(fields: &mut Layers) -> Result<(), ApiError> {
+    for (name, neutral) in UNBUILT {
+        if let Some(found) = fields.take(name) {
+            let path = found.path.clone();
+            if !asks_for_nothing(found, neutral)? {
+                return Err(ApiError::unsupported_parameter(&path, format!("{path} is not supported yet")));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn asks_for_nothing(found: Found, neutral: Neutral) -> Result<bool, ApiError> {
+    match neutral {
+        Neutral::None => Ok(false),
+        Neutral::False => Ok(!found.boolean()?),
+        Neutral::Text(text) => Ok(found.text()? == text),
+    }
+}
+
+/// Takes out and refuses references, which no built task takes.
+pub(super) fn refuse_references(fields: &mut Layers, task: Option<&str>) -> Result<(), ApiError> {
+    for name in REFERENCES {
+        if let Some(found) = fields.take(name) {
+            return Err(reference(&found.path, task));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a part that is a file.
+pub(super) fn refuse_file(name: &str, task: Option<&str>) -> ApiError {
+    if REFERENCES.contains(&name) {
+        return reference(name, task);
+    }
+    if UNBUILT.iter().any(|(unbuilt, _)| *unbuilt == name) {
+        return ApiError::unsupported_parameter(name, format!("{name} is not supported yet"));
+    }
+    ApiError::invalid_value(name, format!("{name} must be a text, not a file"))
+}
+
+fn reference(path: &str, task: Option<&str>) -> ApiError {
+    if task == Some("t2va") {
+        let message = format!("t2va takes no references, got {path}");
+        return ApiError::new(ErrorCode::InvalidReferenceCombination, message).with_param(path);
+    }
+    ApiError::unsupported_parameter(
+        path,
+        format!("{path}: reference images, videos and sounds are not supported yet, only text to video"),
+    )
+}

@@ -1,0 +1,48 @@
+//! Whether the process lives and whether it takes work.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::app::AppState;
+use crate::error::{ApiError, ErrorBody};
+use crate::error_code::ErrorCode;
+use crate::readiness::ServiceState;
+
+/// The reply of a process that is well.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Health {
+    /// `ok` or `ready`.
+    status: &'static str,
+}
+
+/// Says that the process answers.
+#[utoipa::path(get, path = "/health", tag = "service", responses((status = 200, body = Health)))]
+pub(crate) async fn health() -> Json<Health> {
+    Json(Health { status: "ok" })
+}
+
+/// Says whether jobs run now.
+#[utoipa::path(get, path = "/ready", tag = "service", responses(
+    (status = 200, body = Health),
+    (status = 503, description = "The service starts, drains, or has lost its worker.", body = ErrorBody),
+))]
+pub(crate) async fn ready(State(state): State<AppState>) -> Result<Json<Health>, ApiError> {
+    match state.readiness.get() {
+        ServiceState::Ready => Ok(Json(Health { status: "ready" })),
+        state => Err(not_ready(state)),
+    }
+}
+
+/// Makes the answer of a service that is in a state other than ready.
+pub(crate) fn not_ready(state: ServiceState) -> ApiError {
+    const RETRY_AFTER_S: u32 = 5;
+    let message = match state {
+        ServiceState::Starting => "the service is starting",
+        ServiceState::Ready => "the service is ready",
+        ServiceState::Draining => "the service is stopping and takes no new work",
+        ServiceState::WorkerLost => "the worker has ended; the service must be restarted",
+    };
+    ApiError { retry_after_s: Some(RETRY_AFTER_S), ..ApiError::new(ErrorCode::NoCapacity, message) }
+}

@@ -1,0 +1,35 @@
+//! The HTTP side of Clapboard: routes, parsing, the one error body and the OpenAPI document.
+//!
+//! A request to make a video takes the same steps whatever route it comes by and however it is encoded:
+//!
+//! 1. `body` decodes multipart, urlencoded or JSON into one tree of fields, within a byte limit;
+//! 2. `fields` refuses what is documented but not built and reads the rest into a
+//!    [`VideoRequest`](clapboard_h3::VideoRequest);
+//! 3. the rules of `clapboard-h3` resolve it, or name the field that breaks one;
+//! 4. `admission` commits the job's row, and only then hints at it to the dispatcher;
+//! 5. the handlers in `videos` answer, from the row alone.
+//!
+//! Every answer that is not a success has the same shape, [`ErrorBody`], with a code of [`ErrorCode`]; also those that no
+//! handler makes (unknown routes, wrong methods, panics), which `edge` sees to.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
+
+mod admission;
+mod app;
+mod body;
+mod edge;
+mod error;
+mod error_code;
+mod fields;
+mod health;
+mod openapi;
+mod readiness;
+mod unsupported;
+mod videos;
+
+pub use app::{AppState, Options, router, serve};
+pub use error::{ApiError, ErrorBody, ErrorObject};
+pub use error_code::ErrorCode;
+pub use openapi::document;
+pub use readiness::{Readiness, ServiceState};
+pub use videos::{CreateVideo, DeletedVideo, Video, VideoError, VideoFile, VideoList, VideoStatus};

@@ -1,0 +1,91 @@
+//! Whether work is taken now, told by the worker's side and read by the routes.
+
+use tokio::sync::watch;
+
+/// What the service is doing as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServiceState {
+    /// The engine loads: jobs are accepted and wait.
+    Starting,
+    /// Jobs run.
+    Ready,
+    /// The service stops: nothing new is accepted.
+    Draining,
+    /// The worker has ended, so that nothing would ever run.
+    WorkerLost,
+}
+
+impl ServiceState {
+    /// Tells whether new jobs are accepted.
+    pub fn accepts_jobs(self) -> bool {
+        matches!(self, Self::Starting | Self::Ready)
+    }
+}
+
+/// A handle on the service's state, cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Readiness(watch::Sender<ServiceState>);
+
+impl Readiness {
+    /// Makes the handle of a service that starts.
+    pub fn new() -> Self {
+        Self(watch::Sender::new(ServiceState::Starting))
+    }
+
+    /// Changes the state for everybody. A service that drains goes on draining.
+    pub fn set(&self, state: ServiceState) {
+        self.0.send_if_modified(|current| {
+            let changes = *current != state && *current != ServiceState::Draining;
+            if changes {
+                *current = state;
+            }
+            changes
+        });
+    }
+
+    /// Returns the state.
+    pub fn get(&self) -> ServiceState {
+        *self.0.borrow()
+    }
+
+    /// Waits until no jobs are accepted any more.
+    pub(crate) async fn closed(&self) {
+        let mut states = self.0.subscribe();
+        // The sender lives in self, so the channel cannot close under the wait.
+        let _ = states.wait_for(|state| !state.accepts_jobs()).await;
+    }
+}
+
+impl Default for Readiness {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draining_service_does_not_come_back() {
+        let readiness = Readiness::new();
+        let other = readiness.clone();
+        other.set(ServiceState::Ready);
+        assert_eq!(readiness.get(), ServiceState::Ready);
+        readiness.set(ServiceState::Draining);
+        other.set(ServiceState::Ready);
+        assert_eq!(other.get(), ServiceState::Draining);
+        assert!(!other.get().accepts_jobs());
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_the_end_is_woken() {
+        let readiness = Readiness::new();
+        let waiter = tokio::spawn({
+            let readiness = readiness.clone();
+            async move { readiness.closed().await }
+        });
+        readiness.set(ServiceState::WorkerLost);
+        waiter.await.unwrap();
+    }
+}

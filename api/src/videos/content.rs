@@ -1,0 +1,182 @@
+//! `GET` and `HEAD /v1/videos/{id}/content`: the finished file.
+
+use std::time::SystemTime;
+
+use axum::body::Body;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use clapboard_jobs::{Job, JobError, JobState, ResultObject, Tenant};
+
+use super::VideoFile;
+use super::id::VideoId;
+use super::range::{Validators, Wanted};
+use crate::app::AppState;
+use crate::error::{ApiError, ErrorBody};
+use crate::error_code::ErrorCode;
+
+/// Sends the finished video, or some bytes of it.
+///
+/// Whatever the request's `Accept` says, an MP4 comes: OpenAI's clients ask for `application/binary`.
+#[utoipa::path(
+    get, path = "/v1/videos/{id}/content", tag = "videos",
+    params(
+        ("id" = String, Path, description = "The video's id."),
+        ("variant" = Option<String>, Query, description = "Only `video`."),
+    ),
+    responses(
+        (status = 200, content_type = "video/mp4", body = VideoFile, headers(
+            ("ETag" = String, description = "The SHA-256 of the file."),
+            ("Accept-Ranges" = String, description = "`bytes`."),
+        )),
+        (status = 206, content_type = "video/mp4", body = VideoFile, description = "The bytes that `Range` asked for."),
+        (status = 304, description = "The client has it already."),
+        (status = 400, description = "There is no such variant, or it is not supported.", body = ErrorBody),
+        (status = 404, description = "There is no such video, or it is not finished.", body = ErrorBody),
+        (status = 416, description = "The bytes are not within the file.", body = ErrorBody),
+        (status = 422, description = "The video ended without a result.", body = ErrorBody),
+    ),
+)]
+pub(crate) async fn content(
+    State(state): State<AppState>,
+    id: VideoId,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let (job, object) = finished(&state, id, &uri).await?;
+    respond(&state, &job, &object, &headers).await
+}
+
+/// Answers like the download, without the bytes.
+#[utoipa::path(
+    head, path = "/v1/videos/{id}/content", tag = "videos",
+    params(
+        ("id" = String, Path, description = "The video's id."),
+        ("variant" = Option<String>, Query, description = "Only `video`."),
+    ),
+    responses(
+        (status = 200, description = "The download would succeed."),
+        (status = 404, description = "There is no such video, or it is not finished."),
+        (status = 422, description = "The video ended without a result."),
+    ),
+)]
+pub(crate) async fn content_head(
+    State(state): State<AppState>,
+    id: VideoId,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let (job, object) = finished(&state, id, &uri).await?;
+    let validators = validators(&job, &object);
+    if validators.wanted(&headers) == Wanted::NotModified {
+        return Ok(not_modified(&job, &validators));
+    }
+    if state.blob.head(&object.key).await?.is_none() {
+        return Err(missing(&state, &job).await);
+    }
+    let mut response = file_headers(&job, &validators);
+    response.insert(header::CONTENT_LENGTH, HeaderValue::from(object.size_bytes));
+    Ok(response.into_response())
+}
+
+/// Sends a finished file as the request's conditions and range have it.
+pub(super) async fn respond(
+    state: &AppState,
+    job: &Job,
+    object: &ResultObject,
+    request: &HeaderMap,
+) -> Result<Response, ApiError> {
+    let validators = validators(job, object);
+    let range = match validators.wanted(request) {
+        Wanted::NotModified => return Ok(not_modified(job, &validators)),
+        Wanted::Unsatisfiable => {
+            let message = format!("the range is not within the file, which has {} bytes", object.size_bytes);
+            let refused = ApiError::new(ErrorCode::RangeNotSatisfiable, message).with_param("Range");
+            return Err(ApiError { object_size_bytes: Some(object.size_bytes), ..refused });
+        }
+        Wanted::Whole => None,
+        Wanted::Part(range) => Some(range),
+    };
+    let Some(opened) = state.blob.open(&object.key, range.clone()).await? else {
+        return Err(missing(state, job).await);
+    };
+    let sent = &opened.range;
+    let mut headers = file_headers(job, &validators);
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(sent.end - sent.start));
+    let status = match range {
+        None => StatusCode::OK,
+        Some(_) => {
+            let text = format!("bytes {}-{}/{}", sent.start, sent.end - 1, object.size_bytes);
+            headers.insert(header::CONTENT_RANGE, HeaderValue::try_from(text).expect("digits are a header value"));
+            StatusCode::PARTIAL_CONTENT
+        }
+    };
+    Ok((status, headers, Body::from_stream(opened.stream)).into_response())
+}
+
+/// Returns the error of a job that ended without a result.
+pub(super) fn failed(job: &Job) -> ApiError {
+    let reason = job.error.as_ref().map(JobError::to_string).unwrap_or_default();
+    ApiError::new(ErrorCode::VideoFailed, format!("the video has no content: {reason}")).with_video(job.id)
+}
+
+async fn finished(state: &AppState, VideoId(id): VideoId, uri: &Uri) -> Result<(Job, ResultObject), ApiError> {
+    check_variant(uri)?;
+    let job = state.store.get(&Tenant::default(), id).await?.ok_or_else(ApiError::video_not_found)?;
+    match (job.state, job.result.clone()) {
+        (JobState::Completed, Some(object)) => Ok((job, object)),
+        (JobState::Failed | JobState::Cancelled, _) => Err(failed(&job)),
+        _ => {
+            let message = format!("the video is not ready: it is {}", job.status());
+            Err(ApiError::new(ErrorCode::VideoNotReady, message).with_param("video_id"))
+        }
+    }
+}
+
+fn check_variant(uri: &Uri) -> Result<(), ApiError> {
+    const FIELD: &str = "variant";
+    let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri).map(|Query(pairs)| pairs).unwrap_or_default();
+    let variant = pairs.iter().rev().find(|(name, _)| name == FIELD).map_or("video", |(_, value)| value.as_str());
+    match variant {
+        "" | "video" => Ok(()),
+        "thumbnail" | "spritesheet" => {
+            Err(ApiError::unsupported_parameter(FIELD, format!("the variant {variant} is not supported yet")))
+        }
+        _ => Err(ApiError::invalid_value(FIELD, "variant must be video, thumbnail or spritesheet")),
+    }
+}
+
+fn validators(job: &Job, object: &ResultObject) -> Validators {
+    let finished = job.finished_at.map_or(0, |at| at.unix_seconds());
+    Validators::new(&object.sha256, u64::try_from(finished).unwrap_or_default(), object.size_bytes)
+}
+
+fn file_headers(job: &Job, validators: &Validators) -> HeaderMap {
+    let ascii = |text: String| HeaderValue::try_from(text).expect("ids, digests and dates are header values");
+    HeaderMap::from_iter([
+        (header::CONTENT_TYPE, HeaderValue::from_static("video/mp4")),
+        (header::ACCEPT_RANGES, HeaderValue::from_static("bytes")),
+        (header::ETAG, ascii(validators.etag.clone())),
+        (header::LAST_MODIFIED, ascii(httpdate::fmt_http_date(validators.modified.max(SystemTime::UNIX_EPOCH)))),
+        (header::CONTENT_DISPOSITION, ascii(format!("attachment; filename=\"{}.mp4\"", job.id))),
+    ])
+}
+
+fn not_modified(job: &Job, validators: &Validators) -> Response {
+    let mut headers = file_headers(job, validators);
+    headers.remove(header::CONTENT_TYPE);
+    headers.remove(header::CONTENT_DISPOSITION);
+    (StatusCode::NOT_MODIFIED, headers).into_response()
+}
+
+/// Says why the file of a completed job is not there: it may have been deleted since its row was read.
+async fn missing(state: &AppState, job: &Job) -> ApiError {
+    match state.store.get(&job.tenant, job.id).await {
+        Ok(None) => ApiError::video_not_found(),
+        Ok(Some(_)) => {
+            tracing::error!(job.id = %job.id, "the file of a completed job is missing");
+            ApiError::internal()
+        }
+        Err(error) => error.into(),
+    }
+}

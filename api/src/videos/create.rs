@@ -1,0 +1,44 @@
+//! `POST /v1/videos`: makes a job and answers at once.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+
+use super::{CreateVideo, Video, described, poll_after};
+use crate::admission::{admit, commit};
+use crate::app::AppState;
+use crate::error::{ApiError, ErrorBody};
+
+/// Makes a video: answers with its job, which then is durable.
+#[utoipa::path(
+    post, path = "/v1/videos", tag = "videos",
+    request_body(content(
+        (CreateVideo = "multipart/form-data"),
+        (CreateVideo = "application/x-www-form-urlencoded"),
+        (CreateVideo = "application/json"),
+    )),
+    params(("x-strict" = Option<String>, Header, description = "`1`: refuse unknown fields instead of ignoring them.")),
+    responses(
+        (status = 200, body = Video, headers(
+            ("openai-poll-after-ms" = u64, description = "When to look again."),
+            ("x-ignored-fields" = String, description = "The fields that nothing documents, if there were any."),
+        )),
+        (status = 400, description = "A field breaks a rule, which the error names.", body = ErrorBody),
+        (status = 408, description = "The body did not come in time.", body = ErrorBody),
+        (status = 413, description = "The body is too large.", body = ErrorBody),
+        (status = 415, description = "The body is of another type.", body = ErrorBody),
+        (status = 503, description = "No work is taken now.", body = ErrorBody),
+    ),
+)]
+pub(crate) async fn create(
+    State(state): State<AppState>,
+    request: Request,
+) -> Result<(HeaderMap, Json<Video>), ApiError> {
+    let admitted = admit(&state, request).await?;
+    let job = commit(&state, admitted.job).await?;
+    let mut headers = poll_after(&state);
+    if let Some(ignored) = admitted.ignored {
+        headers.insert("x-ignored-fields", ignored);
+    }
+    Ok((headers, Json(described(&state, &job).await?)))
+}

@@ -1,0 +1,67 @@
+//! The fields of a create request, for the OpenAPI document. [`fields`](crate::fields) reads them.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// The fields of a create request: the same names in every encoding, as text in forms and with real types in JSON.
+///
+/// Only `prompt` and a ratio (`size`, `aspect_ratio`) are required. An option below `extra_params` beats the same option
+/// at the top level. Documented options that are not built are refused, unknown ones are ignored and listed in
+/// `x-ignored-fields`.
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub struct CreateVideo {
+    /// The text to generate from, at most 7000 characters.
+    #[schema(max_length = 7000)]
+    pub prompt: String,
+    /// The served model's name or one of its aliases.
+    #[schema(example = "minimax-h3")]
+    pub model: Option<String>,
+    /// The duration in whole seconds, 4 to 15; the clip is rounded up to the model's frame lattice.
+    pub seconds: Option<String>,
+    /// The canvas as `WIDTHxHEIGHT`, each side floored to a multiple of 32; it beats `width` and `height`.
+    #[schema(example = "1344x768")]
+    pub size: Option<String>,
+    /// The width in pixels, together with `height` and `aspect_ratio`.
+    pub width: Option<i64>,
+    /// The height in pixels, together with `width` and `aspect_ratio`.
+    pub height: Option<i64>,
+    /// `21:9`, `16:9`, `4:3`, `1:1`, `3:4`, `9:16` or the equal decimal.
+    #[schema(example = "16:9")]
+    pub aspect_ratio: Option<String>,
+    /// The short edge in pixels: only the checkpoint's own.
+    pub short_edge: Option<i64>,
+    /// The frame rate: only 24.
+    pub fps: Option<f64>,
+    /// The number of frames, where no duration is given.
+    pub num_frames: Option<i64>,
+    /// The number of sigma points, 2 to 200; the transformer runs once less.
+    pub num_inference_steps: Option<i64>,
+    /// The shift of the video's sigmas.
+    pub flow_shift: Option<f64>,
+    /// The seed; a random one is taken and shown without.
+    pub seed: Option<i64>,
+    /// `lossless` or `high`; the service's own policy without.
+    pub quality: Option<String>,
+    /// `release` or `diffusers`.
+    pub recipe: Option<String>,
+    /// 0 to 20; without effect on this model.
+    #[schema(minimum = 0, maximum = 20)]
+    pub guidance_scale: Option<f64>,
+    /// 0 to 20; without effect on this model.
+    #[schema(minimum = 0, maximum = 20)]
+    pub guidance_scale_2: Option<f64>,
+    /// 0 to 20; without effect on this model.
+    #[schema(minimum = 0, maximum = 20)]
+    pub true_cfg_scale: Option<f64>,
+    /// Only 1.
+    pub num_outputs_per_prompt: Option<i64>,
+    /// More options, as an object or as JSON in a text: `task` (`t2va`), `duration` or `duration_seconds` (fractions are
+    /// allowed, beats `seconds`), `audio_flow_shift`, `target` (`duration_seconds`, `aspect_ratio`, `short_edge`).
+    #[schema(value_type = Option<Object>)]
+    pub extra_params: Option<serde_json::Value>,
+}
+
+/// The bytes of an MP4, as the OpenAPI document shows them.
+#[derive(Debug, ToSchema)]
+#[schema(value_type = String, format = Binary)]
+pub struct VideoFile(pub Vec<u8>);

@@ -1,0 +1,233 @@
+//! The video object, as clients know it from OpenAI and vLLM-Omni.
+
+use std::collections::BTreeMap;
+
+use clapboard_h3::{FPS, GenerationSpec};
+use clapboard_jobs::{Job, JobState, Progress, Status};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::error::chain;
+
+/// Where a video stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VideoStatus {
+    /// It waits for a worker.
+    Queued,
+    /// A worker has begun it.
+    InProgress,
+    /// It can be downloaded.
+    Completed,
+    /// It ended without a result; also when it was cancelled.
+    Failed,
+}
+
+impl From<Status> for VideoStatus {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Queued => Self::Queued,
+            Status::InProgress => Self::InProgress,
+            Status::Completed => Self::Completed,
+            Status::Failed => Self::Failed,
+        }
+    }
+}
+
+/// Why a video has no result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct VideoError {
+    /// `generation_failed`, `worker_lost`, `start_deadline_exceeded`, `cancelled`, `input_fetch_failed`,
+    /// `moderation_blocked`, `storage_failed` or `internal_error`.
+    pub code: &'static str,
+    /// What happened, for people.
+    pub message: String,
+}
+
+/// A video and the job that makes it. Every key is always there; what is not known is null.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct Video {
+    /// Its id: opaque, at present `video_gen_` and 32 hex digits.
+    pub id: String,
+    /// Always `video`.
+    pub object: &'static str,
+    /// The model by the name that the request used.
+    pub model: String,
+    /// Where it stands.
+    pub status: VideoStatus,
+    /// How much is done, in percent; 100 only when it is completed.
+    #[schema(minimum = 0, maximum = 100)]
+    pub progress: u8,
+    /// When the job was made, in seconds since 1970.
+    pub created_at: i64,
+    /// When a worker really began its present or last attempt.
+    #[schema(required = true)]
+    pub started_at: Option<i64>,
+    /// When it ended, with or without a result.
+    #[schema(required = true)]
+    pub completed_at: Option<i64>,
+    /// When its file will be deleted: always null, files are kept until the video is deleted.
+    #[schema(required = true)]
+    pub expires_at: Option<i64>,
+    /// Its canvas in pixels, `WIDTHxHEIGHT`, after every rule.
+    #[schema(required = true)]
+    pub size: Option<String>,
+    /// The whole seconds of `duration_s`, at least 1, as a text.
+    #[schema(required = true)]
+    pub seconds: Option<String>,
+    /// The prompt.
+    #[schema(required = true)]
+    pub prompt: Option<String>,
+    /// Always null: remixes are not built.
+    #[schema(required = true)]
+    pub remixed_from_video_id: Option<String>,
+    /// Why it has no result.
+    #[schema(required = true)]
+    pub error: Option<VideoError>,
+    /// The encoding policy: `default`, `high` or `lossless`.
+    #[schema(required = true)]
+    pub quality: Option<&'static str>,
+    /// Always `video/mp4`.
+    pub media_type: &'static str,
+    /// The name of the file, once there is one.
+    #[schema(required = true)]
+    pub file_name: Option<String>,
+    /// Seconds from the begin of the run to its stored result.
+    #[schema(required = true)]
+    pub inference_time_s: Option<f64>,
+    /// Frames per second.
+    pub fps: u32,
+    /// Its number of frames: the asked duration rounded up to the model's lattice.
+    #[schema(required = true)]
+    pub num_frames: Option<u32>,
+    /// Its duration in seconds, exactly `num_frames / fps`.
+    #[schema(required = true)]
+    pub duration_s: Option<f64>,
+    /// Always null.
+    #[schema(value_type = Option<Object>, required = true)]
+    pub metrics: (),
+    /// Seconds per stage of the run, once it is completed.
+    pub stage_durations: BTreeMap<String, f64>,
+    /// The most memory that the run's process held, in MiB; 0 until it is completed.
+    pub peak_memory_mb: f64,
+    /// Always null.
+    #[schema(value_type = Option<Object>, required = true)]
+    pub action: (),
+    /// The seed that was taken.
+    #[schema(required = true)]
+    pub seed: Option<i64>,
+    /// The task that runs.
+    #[schema(required = true)]
+    pub task: Option<&'static str>,
+    /// How often the transformer runs: one less than `num_inference_steps`.
+    #[schema(required = true)]
+    pub forwards: Option<u64>,
+    /// Its place in the queue: 1 is the next. Null when it does not wait, and in lists.
+    #[schema(required = true)]
+    pub queue_position: Option<u64>,
+    /// How many attempts count so far, the present one included.
+    pub attempt: u32,
+    /// Always null: metadata are not built.
+    #[schema(value_type = Option<Object>, required = true)]
+    pub metadata: (),
+}
+
+impl Video {
+    /// Describes a job by its row alone, which leaves out its place in the queue.
+    pub(crate) fn of(job: &Job) -> Self {
+        let spec = spec(job);
+        let spec = spec.as_ref();
+        let status = job.status();
+        let completed = job.state == JobState::Completed;
+        let report = job.report.clone().filter(|_| completed);
+        Self {
+            id: job.id.to_string(),
+            object: "video",
+            model: job.model.clone(),
+            status: status.into(),
+            progress: progress(status, &job.progress),
+            created_at: job.created_at.unix_seconds(),
+            started_at: job.begun_at.map(|at| at.unix_seconds()),
+            completed_at: job.finished_at.map(|at| at.unix_seconds()),
+            expires_at: None,
+            size: spec.map(|spec| spec.canvas.to_string()),
+            seconds: spec.map(|spec| whole_seconds(spec.num_frames.seconds())),
+            prompt: spec.map(|spec| spec.prompt.clone()),
+            remixed_from_video_id: None,
+            error: job
+                .error
+                .as_ref()
+                .map(|error| VideoError { code: error.code.as_str(), message: error.message.clone() }),
+            quality: spec.map(|spec| spec.quality.as_str()),
+            media_type: "video/mp4",
+            file_name: completed.then(|| format!("{}.mp4", job.id)),
+            inference_time_s: report.as_ref().map(|report| report.inference_s),
+            fps: FPS,
+            num_frames: spec.map(|spec| spec.num_frames.get()),
+            duration_s: spec.map(|spec| spec.num_frames.seconds()),
+            metrics: (),
+            peak_memory_mb: report.as_ref().map_or(0.0, |report| mebibytes(report.peak_memory_bytes)),
+            stage_durations: report.map(|report| report.stage_durations_s).unwrap_or_default(),
+            action: (),
+            // Negative seeds are kept by their two's complement.
+            seed: spec.map(|spec| spec.seed.cast_signed()),
+            task: spec.map(|spec| spec.task.as_str()),
+            forwards: spec.map(|spec| spec.forwards() as u64),
+            queue_position: None,
+            attempt: job.attempt,
+            metadata: (),
+        }
+    }
+}
+
+/// Decodes the job's spec; one of a newer program leaves its keys null.
+fn spec(job: &Job) -> Option<GenerationSpec> {
+    job.spec
+        .decode()
+        .inspect_err(|error| tracing::warn!(job.id = %job.id, error = chain(error), "could not read the spec of a job"))
+        .ok()
+}
+
+fn progress(status: Status, progress: &Progress) -> u8 {
+    match status {
+        Status::Queued => 0,
+        Status::InProgress | Status::Failed => progress.percent.min(Progress::MAX_PERCENT_UNSTORED),
+        Status::Completed => 100,
+    }
+}
+
+/// Cuts a duration to whole seconds, which gives back what a request in whole seconds asked for: the frame lattice adds
+/// less than one second.
+fn whole_seconds(seconds: f64) -> String {
+    format!("{:.0}", seconds.floor().max(1.0))
+}
+
+/// Converts bytes to the unit of `peak_memory_mb`.
+pub(super) fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use clapboard_h3::{FrameCount, GeometryProfile};
+
+    use super::*;
+
+    #[test]
+    fn the_seconds_are_those_that_were_asked_for() {
+        for asked in 4..=15 {
+            let frames = FrameCount::from_seconds(f64::from(asked), &GeometryProfile::released()).unwrap();
+            assert_eq!(whole_seconds(frames.seconds()), asked.to_string());
+        }
+        assert_eq!(whole_seconds(FrameCount::snap_up(22).seconds()), "1");
+    }
+
+    #[test]
+    fn a_hundred_percent_are_for_completed_videos_alone() {
+        let done = Progress { percent: 100, ..Progress::START };
+        assert_eq!(progress(Status::Queued, &done), 0);
+        assert_eq!(progress(Status::InProgress, &done), 99);
+        assert_eq!(progress(Status::Failed, &done), 99);
+        assert_eq!(progress(Status::Completed, &Progress::START), 100);
+    }
+}

@@ -1,0 +1,28 @@
+//! `GET /v1/videos/{id}`: tells how a video stands.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use clapboard_jobs::Tenant;
+
+use super::id::VideoId;
+use super::{Video, described, poll_after};
+use crate::app::AppState;
+use crate::error::{ApiError, ErrorBody};
+
+/// Tells how a video stands; also 200 when it failed.
+#[utoipa::path(
+    get, path = "/v1/videos/{id}", tag = "videos",
+    params(("id" = String, Path, description = "The video's id.")),
+    responses(
+        (status = 200, body = Video, headers(("openai-poll-after-ms" = u64, description = "When to look again."))),
+        (status = 404, description = "There is no such video.", body = ErrorBody),
+    ),
+)]
+pub(crate) async fn retrieve(
+    State(state): State<AppState>,
+    VideoId(id): VideoId,
+) -> Result<(HeaderMap, Json<Video>), ApiError> {
+    let job = state.store.get(&Tenant::default(), id).await?.ok_or_else(ApiError::video_not_found)?;
+    Ok((poll_after(&state), Json(described(&state, &job).await?)))
+}

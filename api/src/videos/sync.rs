@@ -1,0 +1,147 @@
+//! `POST /v1/videos/sync`: makes a video and answers with its bytes.
+//!
+//! The job is the same as any other, in the same queue and as durable; only its maker waits for it. A client that goes
+//! away is taken to have lost interest, and its job is cancelled, unless it said `x-keep-job: 1`.
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::Response;
+use clapboard_jobs::{Job, JobId, JobState, RunReport, Tenant};
+
+use super::content::{failed, respond};
+use super::object::mebibytes;
+use super::{CreateVideo, VideoFile};
+use crate::admission::{admit, asks, commit};
+use crate::app::AppState;
+use crate::error::{ApiError, ErrorBody, chain};
+use crate::error_code::ErrorCode;
+use crate::health;
+
+/// Makes a video and answers with it.
+#[utoipa::path(
+    post, path = "/v1/videos/sync", tag = "videos",
+    request_body(content(
+        (CreateVideo = "multipart/form-data"),
+        (CreateVideo = "application/x-www-form-urlencoded"),
+        (CreateVideo = "application/json"),
+    )),
+    params(
+        ("x-strict" = Option<String>, Header, description = "`1`: refuse unknown fields instead of ignoring them."),
+        ("x-keep-job" = Option<String>, Header, description = "`1`: keep the job when the client disconnects."),
+    ),
+    responses(
+        (status = 200, content_type = "video/mp4", body = VideoFile, headers(
+            ("x-video-id" = String, description = "The video's id."),
+            ("X-Model" = String, description = "The model by the name that the request used."),
+            ("X-Inference-Time-S" = String, description = "Seconds of the run."),
+            ("X-Stage-Durations" = String, description = "Seconds per stage, as a JSON object."),
+            ("X-Peak-Memory-MB" = String, description = "The most memory that the run's process held, in MiB."),
+            ("x-ignored-fields" = String, description = "The fields that nothing documents, if there were any."),
+        )),
+        (status = 400, description = "A field breaks a rule, which the error names.", body = ErrorBody),
+        (status = 408, description = "The body did not come in time.", body = ErrorBody),
+        (status = 413, description = "The body is too large.", body = ErrorBody),
+        (status = 415, description = "The body is of another type.", body = ErrorBody),
+        (status = 422, description = "The video ended without a result.", body = ErrorBody),
+        (status = 503, description = "No work is taken now.", body = ErrorBody),
+        (status = 504, description = "It takes longer than the client may wait; the job goes on.", body = ErrorBody),
+    ),
+)]
+pub(crate) async fn create_sync(State(state): State<AppState>, request: Request) -> Result<Response, ApiError> {
+    let keeps = asks(request.headers(), "x-keep-job");
+    let admitted = admit(&state, request).await?;
+    // Armed before the row is there: the client may go away while it is written.
+    let mut guard = CancelOnDrop { state: state.clone(), id: admitted.job.id, armed: !keeps };
+    let job = commit(&state, admitted.job).await?;
+    let waited = tokio::select! {
+        waited = ended(&state, job.id) => waited,
+        () = tokio::time::sleep(state.options.sync_timeout) => Err(out_of_time(&state, job.id)),
+        () = state.readiness.closed() => Err(interrupted(&state, job.id)),
+    };
+    // From here on there is an answer, and whatever it is, the job is not to be cancelled for it.
+    guard.armed = false;
+    let job = waited?;
+    let mut response = match (job.state, &job.result) {
+        (JobState::Completed, Some(object)) => respond(&state, &job, object, &HeaderMap::new()).await?,
+        _ => return Err(failed(&job)),
+    };
+    let headers = response.headers_mut();
+    headers.extend(run_headers(&job));
+    if let Some(ignored) = admitted.ignored {
+        headers.insert("x-ignored-fields", ignored);
+    }
+    Ok(response)
+}
+
+/// Waits for the job's end.
+async fn ended(state: &AppState, id: JobId) -> Result<Job, ApiError> {
+    loop {
+        match state.store.get(&Tenant::default(), id).await {
+            Ok(Some(job)) if job.state.is_final() => return Ok(job),
+            Ok(Some(_)) => {}
+            Ok(None) => return Err(ApiError::video_not_found().with_video(id)),
+            // The job is safe and the store may come back before the time is up.
+            Err(error) => tracing::warn!(job.id = %id, error = chain(&error), "could not look at a job"),
+        }
+        tokio::time::sleep(state.options.sync_poll).await;
+    }
+}
+
+fn out_of_time(state: &AppState, id: JobId) -> ApiError {
+    let seconds = state.options.sync_timeout.as_secs();
+    let message = format!("the video is not finished after {seconds} s; it goes on as {id}");
+    ApiError::new(ErrorCode::SyncTimeout, message).with_video(id)
+}
+
+/// Makes the answer of a service that stops while a client waits. The job stays in the queue, so the client must ask
+/// for it and not for another one.
+fn interrupted(state: &AppState, id: JobId) -> ApiError {
+    let mut error = health::not_ready(state.readiness.get()).with_video(id);
+    error.message = format!("{}; the video stays in the queue as {id}", error.message);
+    error.should_retry = Some(false);
+    error
+}
+
+fn run_headers(job: &Job) -> HeaderMap {
+    let report = job.report.clone().unwrap_or_default();
+    let RunReport { inference_s, stage_durations_s, peak_memory_bytes } = report;
+    let stages = serde_json::to_string(&stage_durations_s).unwrap_or_default();
+    let mut headers = HeaderMap::new();
+    for (name, value) in [
+        ("x-video-id", job.id.to_string()),
+        ("x-model", job.model.clone()),
+        ("x-inference-time-s", format!("{inference_s:.3}")),
+        ("x-stage-durations", stages),
+        ("x-peak-memory-mb", format!("{:.3}", mebibytes(peak_memory_bytes))),
+    ] {
+        // A name that cannot stand in a header leaves it out: the video is what counts.
+        if let Ok(value) = HeaderValue::try_from(value) {
+            headers.insert(name, value);
+        }
+    }
+    headers
+}
+
+/// Cancels the job when the request is dropped, which is how a server learns that its client has gone.
+struct CancelOnDrop {
+    state: AppState,
+    id: JobId,
+    armed: bool,
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if !self.armed {
+            return;
+        }
+        let (store, id) = (self.state.store.clone(), self.id);
+        self.state.tasks.spawn(async move {
+            match store.cancel(&Tenant::default(), id).await {
+                Ok(_) => tracing::info!(job.id = %id, "cancelled a job whose client has gone"),
+                Err(error) => {
+                    tracing::warn!(job.id = %id, error = chain(&error), "could not cancel a job whose client has gone");
+                }
+            }
+        });
+    }
+}

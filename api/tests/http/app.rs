@@ -1,0 +1,221 @@
+//! A service to talk to, and clients that talk to it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Method, Request, StatusCode, header};
+use clapboard_api::{AppState, Options, Readiness, ServiceState, router, serve};
+use clapboard_blob::DiskBlob;
+use clapboard_dispatch::MemoryDispatch;
+use clapboard_h3::{ModelProfile, Partition};
+use clapboard_jobs::{Clock, Job, JobId, ListQuery, Micros, Policy, Queue, Tenant};
+use clapboard_store_sqlite::SqliteStore;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt;
+
+use crate::worker::Worker;
+
+/// The moment at which everything happens: 2025-11-24 16:00:00 UTC.
+pub(crate) const NOW: Micros = Micros(1_764_000_000_123_456);
+
+struct Standstill;
+
+impl Clock for Standstill {
+    fn now(&self) -> Micros {
+        NOW
+    }
+}
+
+/// A service over a folder of its own.
+pub(crate) struct TestApp {
+    pub(crate) state: AppState,
+    router: Router,
+    folder: TempDir,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Reply {
+    /// Reads the body as JSON.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        assert_eq!(self.header("content-type"), "application/json", "{}", String::from_utf8_lossy(&self.body));
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    /// Returns a header, or an empty text.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
+    }
+
+    /// Returns the body of a success.
+    #[track_caller]
+    pub(crate) fn good(&self) -> Value {
+        assert_eq!(self.status, StatusCode::OK, "{}", String::from_utf8_lossy(&self.body));
+        self.json()
+    }
+
+    /// Checks the one shape of all errors, and returns status, code, param and message.
+    #[track_caller]
+    pub(crate) fn error(&self) -> (u16, String, Option<String>, String) {
+        let body = self.json();
+        assert_eq!(body.as_object().unwrap().len(), 1, "{body}");
+        let error = body["error"].as_object().unwrap();
+        let mut keys: Vec<&str> = error.keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        assert_eq!(keys, ["code", "message", "param", "type"]);
+        let expected = if self.status.is_server_error() { "server_error" } else { "invalid_request_error" };
+        assert_eq!(error["type"], expected);
+        assert!(!self.header("x-request-id").is_empty());
+        let text = |key: &str| error[key].as_str().map(str::to_owned);
+        (self.status.as_u16(), text("code").unwrap(), text("param"), text("message").unwrap())
+    }
+
+    /// Checks status, code and param of an error, and returns its message.
+    #[track_caller]
+    pub(crate) fn refused(&self, status: u16, code: &str, param: Option<&str>) -> String {
+        let (found_status, found_code, found_param, message) = self.error();
+        assert_eq!((found_status, found_code.as_str(), found_param.as_deref()), (status, code, param), "{message}");
+        message
+    }
+}
+
+impl TestApp {
+    /// Starts a ready service.
+    pub(crate) async fn start() -> Self {
+        let options = Options { sync_poll: Duration::from_millis(5), ..Options::default() };
+        Self::start_with(options).await
+    }
+
+    /// Starts a ready service with its own limits.
+    pub(crate) async fn start_with(options: Options) -> Self {
+        let folder = TempDir::new().unwrap();
+        let file = folder.path().join("jobs.sqlite");
+        let store = SqliteStore::open(&file, Policy::default(), Arc::new(Standstill)).await.unwrap();
+        let readiness = Readiness::new();
+        readiness.set(ServiceState::Ready);
+        let state = AppState {
+            store: Arc::new(store),
+            dispatch: Arc::new(MemoryDispatch::new()),
+            blob: Arc::new(DiskBlob::open(&folder.path().join("media")).await.unwrap()),
+            profile: Arc::new(ModelProfile::released("MiniMax-H3", vec![Partition::Fl2va])),
+            readiness,
+            options: Arc::new(options),
+            tasks: TaskTracker::new(),
+        };
+        Self { router: router(state.clone()), state, folder }
+    }
+
+    /// Returns a worker of this service.
+    pub(crate) fn worker(&self) -> Worker {
+        Worker::new(self.state.clone(), self.folder.path().to_owned())
+    }
+
+    /// Sends a request as it is.
+    pub(crate) async fn send(&self, request: Request<Body>) -> Reply {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let body = to_bytes(body, 1 << 24).await.unwrap().to_vec();
+        Reply { status: parts.status, headers: parts.headers, body }
+    }
+
+    /// Sends a request without a body.
+    pub(crate) async fn call(&self, method: Method, path: &str) -> Reply {
+        self.send(Request::builder().method(method).uri(path).body(Body::empty()).unwrap()).await
+    }
+
+    /// Gets a page.
+    pub(crate) async fn get(&self, path: &str) -> Reply {
+        self.call(Method::GET, path).await
+    }
+
+    /// Gets a page under conditions.
+    pub(crate) async fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Reply {
+        let request = headers.iter().fold(Request::get(path), |request, (name, value)| request.header(*name, *value));
+        self.send(request.body(Body::empty()).unwrap()).await
+    }
+
+    /// Posts a body of a type.
+    pub(crate) async fn post(&self, path: &str, content_type: &str, body: impl Into<Body>) -> Reply {
+        let request = Request::post(path).header(header::CONTENT_TYPE, content_type);
+        self.send(request.body(body.into()).unwrap()).await
+    }
+
+    /// Posts JSON to make a video.
+    pub(crate) async fn create(&self, fields: Value) -> Reply {
+        self.post("/v1/videos", "application/json", fields.to_string()).await
+    }
+
+    /// Makes a small video that will pass every rule, and returns its id.
+    pub(crate) async fn create_any(&self) -> String {
+        let reply = self.create(serde_json::json!({"prompt": "a cat", "size": "512x288", "seed": 7})).await;
+        reply.good()["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Returns the only job there is.
+    pub(crate) async fn only_job(&self) -> Job {
+        let jobs = self.jobs().await;
+        assert_eq!(jobs.len(), 1);
+        jobs.into_iter().next().unwrap()
+    }
+
+    /// Returns all jobs.
+    pub(crate) async fn jobs(&self) -> Vec<Job> {
+        let query = ListQuery { limit: 100, ..ListQuery::default() };
+        self.state.store.list(&Tenant::default(), &query).await.unwrap().jobs
+    }
+
+    /// Returns a job by the id on the wire.
+    pub(crate) async fn job(&self, id: &str) -> Job {
+        let id: JobId = id.parse().unwrap();
+        self.state.store.get(&Tenant::default(), id).await.unwrap().unwrap()
+    }
+
+    /// Returns how many hints wait.
+    pub(crate) async fn hints(&self) -> u64 {
+        self.state.dispatch.len(Queue::of(Partition::Fl2va)).await.unwrap()
+    }
+
+    /// Waits until a look at the service is as wished.
+    pub(crate) async fn until<T>(&self, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+        loop {
+            if let Some(seen) = look().await {
+                return seen;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Serves on a port of its own, until the test ends.
+    pub(crate) async fn listen(&self) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = self.router.clone();
+        tokio::spawn(async move { serve(listener, router, std::future::pending()).await.unwrap() });
+        address
+    }
+}
+
+/// Replaces what differs from run to run.
+pub(crate) fn redacted(reply: &Reply) -> Value {
+    let text = String::from_utf8(reply.body.clone()).unwrap();
+    let mut parts = text.split("video_gen_");
+    let mut clean = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        clean.push_str("video_gen_[id]");
+        clean.push_str(&part[32..]);
+    }
+    serde_json::from_str(&clean).unwrap()
+}

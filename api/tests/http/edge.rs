@@ -1,0 +1,113 @@
+//! What holds on every path.
+
+use axum::body::Body;
+use axum::http::{Method, Request, StatusCode};
+use clapboard_api::ServiceState;
+use serde_json::json;
+
+use crate::app::TestApp;
+
+#[tokio::test]
+async fn a_route_that_is_not_there_is_answered_in_the_one_shape() {
+    let app = TestApp::start().await;
+    for path in ["/", "/v1", "/v2/videos", "/v1/videos/", "/v1/videos/x/y", "/docs"] {
+        app.get(path).await.refused(404, "not_found", None);
+    }
+    assert_eq!(app.get("/nowhere?prompt=secret").await.error().3, "there is no route for GET /nowhere");
+}
+
+#[tokio::test]
+async fn a_wrong_method_names_the_right_ones() {
+    let app = TestApp::start().await;
+    for (method, path, allowed) in [
+        (Method::PUT, "/v1/videos", vec!["GET", "HEAD", "POST"]),
+        (Method::GET, "/v1/videos/sync", vec!["POST"]),
+        (Method::POST, "/v1/videos/video_gen_x", vec!["DELETE", "GET", "HEAD"]),
+        (Method::POST, "/v1/videos/video_gen_x/content", vec!["GET", "HEAD"]),
+        (Method::DELETE, "/health", vec!["GET", "HEAD"]),
+    ] {
+        let reply = app.call(method, path).await;
+        reply.refused(405, "method_not_allowed", None);
+        let mut allow: Vec<&str> = reply.header("allow").split(',').collect();
+        allow.sort_unstable();
+        assert_eq!(allow, allowed, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn routes_that_are_not_built_say_so_and_are_not_taken_for_ids() {
+    let app = TestApp::start().await;
+    for (method, path) in [
+        (Method::POST, "/v1/videos/edits"),
+        (Method::GET, "/v1/videos/edits"),
+        (Method::POST, "/v1/videos/extensions"),
+        (Method::POST, "/v1/videos/characters"),
+        (Method::GET, "/v1/videos/characters/char_1"),
+        (Method::POST, "/v1/videos/video_gen_x/remix"),
+        (Method::POST, "/v1/videos/video_gen_x/cancel"),
+        (Method::GET, "/v1/videos/video_gen_x/events"),
+        (Method::GET, "/v1/models"),
+        (Method::POST, "/v1/webhook_endpoints/we_1/rotate_secret"),
+        (Method::GET, "/metrics"),
+    ] {
+        let reply = app.call(method, path).await;
+        reply.refused(501, "unsupported", None);
+        assert_eq!(reply.header("x-should-retry"), "false", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_good_request_id_comes_back() {
+    let app = TestApp::start().await;
+    assert_eq!(app.get_with("/health", &[("x-request-id", "build-42")]).await.header("x-request-id"), "build-42");
+    assert_ne!(app.get_with("/nowhere", &[("x-request-id", "two words")]).await.header("x-request-id"), "two words");
+}
+
+#[tokio::test]
+async fn a_key_is_accepted_and_not_looked_at() {
+    let app = TestApp::start().await;
+    let reply = app.get_with("/v1/videos", &[("authorization", "Bearer sk-anything")]).await;
+    assert_eq!(reply.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn readiness_follows_the_service_and_health_does_not() {
+    let app = TestApp::start().await;
+    assert_eq!(app.get("/ready").await.good(), json!({"status": "ready"}));
+    app.state.readiness.set(ServiceState::Draining);
+    let reply = app.get("/ready").await;
+    assert_eq!(reply.refused(503, "no_capacity", None), "the service is stopping and takes no new work");
+    assert_eq!(reply.header("retry-after"), "5");
+    assert_eq!(app.get("/health").await.good(), json!({"status": "ok"}));
+}
+
+#[tokio::test]
+async fn a_service_that_starts_takes_jobs_and_one_that_stops_does_not() {
+    for (state, status) in [(ServiceState::Draining, 503), (ServiceState::WorkerLost, 503)] {
+        let app = TestApp::start().await;
+        app.state.readiness.set(ServiceState::Starting);
+        app.get("/ready").await.refused(503, "no_capacity", None);
+        app.create_any().await;
+        app.state.readiness.set(state);
+        let reply = app.create(json!({"prompt": "a cat", "size": "512x288"})).await;
+        reply.refused(status, "no_capacity", None);
+        assert_eq!(app.jobs().await.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn bodies_of_other_types_are_refused() {
+    let app = TestApp::start().await;
+    for content_type in
+        ["text/plain", "", "application/octet-stream", "multipart/mixed; boundary=x", "application/jsonp"]
+    {
+        let reply = app.post("/v1/videos", content_type, "{}").await;
+        let message = reply.refused(415, "unsupported_media_type", None);
+        assert!(message.contains("application/json"), "{message}");
+    }
+    let untyped = app.send(Request::post("/v1/videos").body(Body::empty()).unwrap()).await;
+    untyped.refused(415, "unsupported_media_type", None);
+    let zipped =
+        Request::post("/v1/videos").header("content-type", "application/json").header("content-encoding", "gzip");
+    app.send(zipped.body(Body::from("{}")).unwrap()).await.refused(415, "unsupported_media_type", None);
+}

@@ -1,0 +1,140 @@
+//! A video from its request to its removal.
+
+use axum::http::{Method, StatusCode};
+use clapboard_jobs::Tenant;
+use insta::assert_json_snapshot;
+use serde_json::json;
+
+use crate::app::{TestApp, redacted};
+use crate::worker::film;
+
+#[tokio::test]
+async fn a_prompt_becomes_a_file_and_is_deleted() {
+    let app = TestApp::start().await;
+    let worker = app.worker();
+
+    let created = app
+        .create(json!({"prompt": "a cat", "model": "sora-2", "seconds": "6", "size": "1280x720", "seed": 7, "quality": "high"}))
+        .await;
+    let id = created.good()["id"].as_str().unwrap().to_owned();
+    assert_json_snapshot!("queued", redacted(&created));
+    assert_eq!(created.header("openai-poll-after-ms"), "2000");
+    assert!(created.header("x-request-id").starts_with("req_"));
+    assert_eq!(app.hints().await, 1);
+    let path = format!("/v1/videos/{id}");
+
+    // Claimed ahead it is still queued for the client, with nobody before it.
+    let claimed = worker.claim().await;
+    let seen = app.get(&path).await.good();
+    assert_eq!((&seen["status"], &seen["queue_position"]), (&json!("queued"), &json!(0)));
+
+    app.state.store.begin(&claimed.lease).await.unwrap();
+    worker.step(&claimed, 10, 20).await;
+    let running = app.get(&path).await;
+    assert_json_snapshot!("in_progress", redacted(&running));
+    assert_eq!(running.header("openai-poll-after-ms"), "2000");
+    app.get(&format!("{path}/content")).await.refused(404, "video_not_ready", Some("video_id"));
+
+    worker.finish(&claimed).await;
+    assert_json_snapshot!("completed", redacted(&app.get(&path).await));
+
+    let content = app.get(&format!("{path}/content")).await;
+    assert_eq!(content.status, StatusCode::OK);
+    assert_eq!(content.body, film());
+
+    let deleted = app.call(Method::DELETE, &path).await;
+    assert_eq!(deleted.good(), json!({"id": id, "object": "video.deleted", "deleted": true}));
+    app.call(Method::DELETE, &path).await.refused(404, "not_found", Some("video_id"));
+    app.get(&path).await.refused(404, "not_found", Some("video_id"));
+    app.get(&format!("{path}/content")).await.refused(404, "not_found", Some("video_id"));
+}
+
+#[tokio::test]
+async fn a_failed_job_is_told_with_200_and_has_no_content() {
+    let app = TestApp::start().await;
+    let id = app.create_any().await;
+    app.worker().fail_one().await;
+    let seen = app.get(&format!("/v1/videos/{id}")).await;
+    assert_json_snapshot!("failed", redacted(&seen));
+    let message = app.get(&format!("/v1/videos/{id}/content")).await.refused(422, "video_failed", None);
+    assert_eq!(message, "the video has no content: generation_failed: the latents are not finite");
+}
+
+#[tokio::test]
+async fn a_cancelled_job_is_failed_with_the_code_cancelled() {
+    let app = TestApp::start().await;
+    let id = app.create_any().await;
+    app.state.store.cancel(&Tenant::default(), id.parse().unwrap()).await.unwrap();
+    let seen = app.get(&format!("/v1/videos/{id}")).await.good();
+    assert_eq!(seen["status"], "failed");
+    assert_eq!(seen["error"]["code"], "cancelled");
+}
+
+#[tokio::test]
+async fn a_running_job_that_is_deleted_is_lost_to_its_worker() {
+    let app = TestApp::start().await;
+    let id = app.create_any().await;
+    let claimed = app.worker().begin().await;
+    app.call(Method::DELETE, &format!("/v1/videos/{id}")).await.good();
+    let beat = app.state.store.beat(&claimed.lease, &clapboard_jobs::Progress::START).await;
+    assert!(matches!(beat, Err(clapboard_jobs::LeaseError::Lost { .. })), "{beat:?}");
+}
+
+#[tokio::test]
+async fn queued_jobs_know_their_places() {
+    let app = TestApp::start().await;
+    let (first, second) = (app.create_any().await, app.create_any().await);
+    for (id, place) in [(&first, 1), (&second, 2)] {
+        assert_eq!(app.get(&format!("/v1/videos/{id}")).await.good()["queue_position"], place);
+    }
+}
+
+#[tokio::test]
+async fn a_job_without_a_seed_gets_a_random_one_of_32_bits() {
+    let app = TestApp::start().await;
+    let mut seeds = Vec::new();
+    for _ in 0..4 {
+        let created = app.create(json!({"prompt": "a cat", "aspect_ratio": "1:1"})).await.good();
+        let seed = created["seed"].as_i64().unwrap();
+        assert!((0..1 << 32).contains(&seed), "{seed}");
+        seeds.push(seed);
+    }
+    seeds.dedup();
+    assert_eq!(seeds.len(), 4, "{seeds:?}");
+    let negative = app.create(json!({"prompt": "a cat", "aspect_ratio": "1:1", "seed": -5})).await.good();
+    assert_eq!(negative["seed"], -5);
+}
+
+#[tokio::test]
+async fn a_size_alone_carries_the_ratio_and_is_floored() {
+    let app = TestApp::start().await;
+    let created = app.create(json!({"prompt": "a cat", "size": "1280x720"})).await.good();
+    assert_eq!(created["size"], "1280x704");
+    assert_eq!(created["num_frames"], 209);
+    assert_eq!(created["seconds"], "8");
+    assert_eq!(created["forwards"], 49);
+    assert_eq!(created["model"], "MiniMax-H3");
+}
+
+#[tokio::test]
+async fn ids_that_cannot_be_ids_are_just_not_found() {
+    let app = TestApp::start().await;
+    for id in ["x", "video_gen_", "video_gen_00000000000000000000000000000000", "%ff", "%2e%2e", "a%2Fb"] {
+        let message = app.get(&format!("/v1/videos/{id}")).await.refused(404, "not_found", Some("video_id"));
+        assert_eq!(message, "Video not found");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_file_is_a_fault_of_the_service_and_says_no_more() {
+    let app = TestApp::start().await;
+    let id = app.create_any().await;
+    app.worker().do_one().await;
+    let key = app.job(&id).await.result.unwrap().key;
+    app.state.blob.delete(&key).await.unwrap();
+    for method in [Method::GET, Method::HEAD] {
+        let reply = app.call(method, &format!("/v1/videos/{id}/content")).await;
+        assert_eq!(reply.status, StatusCode::INTERNAL_SERVER_ERROR);
+        assert!(!String::from_utf8_lossy(&reply.body).contains(key.as_str()));
+    }
+}

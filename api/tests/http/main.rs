@@ -1,0 +1,14 @@
+//! The HTTP side as its clients see it, over a real store, dispatcher and media store, with a scripted worker.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
+
+mod app;
+mod content;
+mod edge;
+mod encodings;
+mod lifecycle;
+mod list;
+mod openapi;
+mod refusals;
+mod sync;
+mod worker;
