@@ -1,0 +1,14 @@
+//! Stories of the whole system, told through the real binary over tiny checkpoints.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
+
+mod bad_input;
+mod checkpoint;
+mod create;
+mod delete;
+mod generate;
+mod openai_client;
+mod restart;
+mod startup;
+mod support;
+mod verify;
