@@ -1,5 +1,6 @@
 //! The subscriber behind every log line.
 
+use std::io::IsTerminal;
 use std::str::FromStr;
 
 use tracing::Subscriber;
@@ -86,6 +87,7 @@ where
     }
     let builder = fmt::Subscriber::builder()
         .with_env_filter(directives)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(writer);
     Ok(match format {
         LogFormat::Text => Box::new(builder.finish()),
