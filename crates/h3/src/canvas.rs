@@ -147,11 +147,8 @@ impl GeometryProfile {
             return Err(CanvasError::AspectRatio(ratio));
         }
         let short_edge = f64::from(self.canvas_short_edge);
-        let (mut width, mut height) = if ratio >= 1.0 {
-            (short_edge * ratio, short_edge)
-        } else {
-            (short_edge, short_edge / ratio)
-        };
+        let (mut width, mut height) =
+            if ratio >= 1.0 { (short_edge * ratio, short_edge) } else { (short_edge, short_edge / ratio) };
         let area = width * height;
         if area > self.canvas_max_pixels as f64 {
             let scale = (self.canvas_max_pixels as f64 / area).sqrt();
@@ -170,27 +167,16 @@ impl GeometryProfile {
     /// Errors: [`CanvasError::TooSmall`], [`CanvasError::Ratio`], [`CanvasError::TooLarge`].
     pub fn explicit_canvas(&self, width: u64, height: u64) -> Result<Canvas, CanvasError> {
         let multiple = u64::from(self.canvas_multiple);
-        let (floored_width, floored_height) =
-            (width / multiple * multiple, height / multiple * multiple);
+        let (floored_width, floored_height) = (width / multiple * multiple, height / multiple * multiple);
         if floored_width == 0 || floored_height == 0 {
-            return Err(CanvasError::TooSmall {
-                width,
-                height,
-                multiple: self.canvas_multiple,
-            });
+            return Err(CanvasError::TooSmall { width, height, multiple: self.canvas_multiple });
         }
         let (width, height) = (floored_width, floored_height);
-        if u128::from(width) > 4 * u128::from(height) || u128::from(height) > 4 * u128::from(width)
-        {
+        if u128::from(width) > 4 * u128::from(height) || u128::from(height) > 4 * u128::from(width) {
             return Err(CanvasError::Ratio { width, height });
         }
         let pixels = u128::from(width) * u128::from(height);
-        let too_large = CanvasError::TooLarge {
-            width,
-            height,
-            pixels,
-            max_pixels: self.canvas_max_pixels,
-        };
+        let too_large = CanvasError::TooLarge { width, height, pixels, max_pixels: self.canvas_max_pixels };
         let (Ok(width), Ok(height)) = (u32::try_from(width), u32::try_from(height)) else {
             return Err(too_large);
         };
@@ -223,12 +209,10 @@ impl GeometryProfile {
             }
         };
         let most = |side: u32| f64::from(side) + half;
-        let low = (least(canvas.width).powi(2) / max_pixels)
-            .max(max_pixels / most(canvas.height).powi(2))
-            .max(MIN_RATIO);
-        let high = (most(canvas.width).powi(2) / max_pixels)
-            .min(max_pixels / least(canvas.height).powi(2))
-            .min(MAX_RATIO);
+        let low =
+            (least(canvas.width).powi(2) / max_pixels).max(max_pixels / most(canvas.height).powi(2)).max(MIN_RATIO);
+        let high =
+            (most(canvas.width).powi(2) / max_pixels).min(max_pixels / least(canvas.height).powi(2)).min(MAX_RATIO);
         low <= high && self.canvas((low * high).sqrt()) == Ok(canvas)
     }
 }
@@ -242,14 +226,8 @@ pub struct AspectRatio {
 
 impl AspectRatio {
     /// Holds the supported ratios, widest first.
-    pub const ALL: [Self; 6] = [
-        Self::of(21, 9),
-        Self::of(16, 9),
-        Self::of(4, 3),
-        Self::of(1, 1),
-        Self::of(3, 4),
-        Self::of(9, 16),
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::of(21, 9), Self::of(16, 9), Self::of(4, 3), Self::of(1, 1), Self::of(3, 4), Self::of(9, 16)];
 
     const fn of(width: u32, height: u32) -> Self {
         Self { width, height }
@@ -262,10 +240,7 @@ impl AspectRatio {
 
     /// Says whether a text asks for the ratio of the input picture, which a task without one does not have.
     pub fn is_adaptive(text: &str) -> bool {
-        matches!(
-            text.trim().to_ascii_lowercase().as_str(),
-            "adaptive" | "auto"
-        )
+        matches!(text.trim().to_ascii_lowercase().as_str(), "adaptive" | "auto")
     }
 }
 
@@ -286,8 +261,7 @@ impl FromStr for AspectRatio {
         Self::ALL
             .into_iter()
             .find(|ratio| {
-                asked == ratio.to_string()
-                    || decimal.is_some_and(|value| (value - ratio.value()).abs() <= TOLERANCE)
+                asked == ratio.to_string() || decimal.is_some_and(|value| (value - ratio.value()).abs() <= TOLERANCE)
             })
             .ok_or_else(|| UnknownAspectRatio(text.to_owned()))
     }
@@ -295,9 +269,7 @@ impl FromStr for AspectRatio {
 
 /// Says that a text is none of the supported ratios.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "aspect_ratio must be one of 21:9, 16:9, 4:3, 1:1, 3:4, 9:16 or the equal decimal, got {0:?}"
-)]
+#[error("aspect_ratio must be one of 21:9, 16:9, 4:3, 1:1, 3:4, 9:16 or the equal decimal, got {0:?}")]
 pub struct UnknownAspectRatio(pub String);
 
 #[cfg(test)]

@@ -102,10 +102,7 @@ impl VideoDecoder {
 
     /// Counts the tiles along a side of `length` pixels: the fewest that cover it with the least overlap.
     pub fn tiles(&self, length: u32) -> u32 {
-        length
-            .saturating_sub(self.min_overlap)
-            .div_ceil(self.tile - self.min_overlap)
-            .max(1)
+        length.saturating_sub(self.min_overlap).div_ceil(self.tile - self.min_overlap).max(1)
     }
 
     /// Counts the temporal chunks of a video.
@@ -119,8 +116,7 @@ impl VideoDecoder {
         let tokens = Self::CHUNK_LATENTS * latents(canvas.height()) * latents(canvas.width());
         let ends = f64::from(self.latent_channels + self.token_values);
         let projections = 2.0 * f64::from(tokens) * f64::from(self.blocks.hidden) * ends;
-        let piece = self.blocks.forward((tokens + Self::EXTRA_TOKENS) as usize)
-            + Tflop::from_flop(projections);
+        let piece = self.blocks.forward((tokens + Self::EXTRA_TOKENS) as usize) + Tflop::from_flop(projections);
         let pieces = self.tiles(canvas.height()) * self.tiles(canvas.width()) * self.chunks(frames);
         piece * f64::from(pieces)
     }
@@ -139,19 +135,9 @@ impl CostModel {
     /// Gives the sizes of the released checkpoints.
     pub fn released() -> Self {
         Self {
-            transformer: BlockStack {
-                hidden: 5376,
-                inner: 7168,
-                ffn: 14336,
-                layers: 50,
-            },
+            transformer: BlockStack { hidden: 5376, inner: 7168, ffn: 14336, layers: 50 },
             video_decoder: VideoDecoder {
-                blocks: BlockStack {
-                    hidden: 2048,
-                    inner: 2048,
-                    ffn: 8192,
-                    layers: 36,
-                },
+                blocks: BlockStack { hidden: 2048, inner: 2048, ffn: 8192, layers: 36 },
                 latent_channels: 24,
                 token_values: 3072,
                 tile: 256,
@@ -161,13 +147,7 @@ impl CostModel {
     }
 
     /// Gives the cost of a run: `forwards` passes of `rows` packed rows, and the decoding of the video.
-    pub fn generation(
-        &self,
-        rows: usize,
-        forwards: usize,
-        canvas: Canvas,
-        frames: FrameCount,
-    ) -> Tflop {
+    pub fn generation(&self, rows: usize, forwards: usize, canvas: Canvas, frames: FrameCount) -> Tflop {
         self.transformer.forward(rows) * forwards as f64 + self.video_decoder.decode(canvas, frames)
     }
 }

@@ -15,16 +15,8 @@ pub struct Invalid {
 }
 
 impl Invalid {
-    pub(crate) fn new(
-        code: InvalidCode,
-        field: impl Into<String>,
-        message: impl Into<String>,
-    ) -> Self {
-        Self {
-            code,
-            field: field.into(),
-            message: message.into(),
-        }
+    pub(crate) fn new(code: InvalidCode, field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code, field: field.into(), message: message.into() }
     }
 
     pub(crate) fn value(field: impl Into<String>, message: impl Into<String>) -> Self {

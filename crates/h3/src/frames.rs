@@ -46,10 +46,7 @@ impl FrameCount {
     /// Saturates at the greatest number on the lattice that fits 32 bits.
     pub fn snap_up(frames: u32) -> Self {
         const GREATEST_CLIPS: u32 = (u32::MAX - TAIL_FRAMES) / CLIP_FRAMES;
-        let clips = frames
-            .saturating_sub(TAIL_FRAMES)
-            .div_ceil(CLIP_FRAMES)
-            .clamp(1, GREATEST_CLIPS);
+        let clips = frames.saturating_sub(TAIL_FRAMES).div_ceil(CLIP_FRAMES).clamp(1, GREATEST_CLIPS);
         Self(clips * CLIP_FRAMES + TAIL_FRAMES)
     }
 
@@ -70,11 +67,7 @@ impl FrameCount {
     /// Errors: [`DurationError`] when `frames` at 24 fps last shorter or longer than the geometry allows.
     pub fn from_frames(frames: i64, geometry: &GeometryProfile) -> Result<Self, DurationError> {
         let seconds = frames as f64 / f64::from(FPS);
-        let error = DurationError {
-            seconds,
-            min: geometry.min_duration_seconds,
-            max: geometry.max_duration_seconds,
-        };
+        let error = DurationError { seconds, min: geometry.min_duration_seconds, max: geometry.max_duration_seconds };
         check_duration(seconds, geometry)?;
         u32::try_from(frames).map(Self::snap_up).map_err(|_| error)
     }
@@ -129,11 +122,7 @@ impl From<FrameCount> for u32 {
 
 fn check_duration(seconds: f64, geometry: &GeometryProfile) -> Result<(), DurationError> {
     let (min, max) = (geometry.min_duration_seconds, geometry.max_duration_seconds);
-    if (min..=max).contains(&seconds) {
-        Ok(())
-    } else {
-        Err(DurationError { seconds, min, max })
-    }
+    if (min..=max).contains(&seconds) { Ok(()) } else { Err(DurationError { seconds, min, max }) }
 }
 
 /// Says that a number of frames is not one that the video VAE can decode.

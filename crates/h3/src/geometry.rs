@@ -82,9 +82,7 @@ pub enum GeometryError {
         multiple: u32,
     },
     /// No canvas has so small an area.
-    #[error(
-        "canvas_max_pixels must be at least the square of canvas_multiple {multiple}, got {max_pixels}"
-    )]
+    #[error("canvas_max_pixels must be at least the square of canvas_multiple {multiple}, got {max_pixels}")]
     MaxPixels {
         /// The area of the profile.
         max_pixels: u64,
@@ -95,9 +93,7 @@ pub enum GeometryError {
     #[error("reference_image_short_edge must be positive, got 0")]
     ReferenceShortEdge,
     /// The range of durations is empty or not made of numbers.
-    #[error(
-        "min_duration_seconds and max_duration_seconds must be finite with 0 < min <= max, got {min} and {max}"
-    )]
+    #[error("min_duration_seconds and max_duration_seconds must be finite with 0 < min <= max, got {min} and {max}")]
     Durations {
         /// The least duration of the profile.
         min: f64,
@@ -130,12 +126,7 @@ mod tests {
         let mut g = released();
         g.reference_image_short_edge = 0;
         assert_eq!(g.check(), Err(GeometryError::ReferenceShortEdge));
-        for (min, max) in [
-            (0.0, 15.0),
-            (f64::NAN, 15.0),
-            (4.0, f64::INFINITY),
-            (5.0, 4.0),
-        ] {
+        for (min, max) in [(0.0, 15.0), (f64::NAN, 15.0), (4.0, f64::INFINITY), (5.0, 4.0)] {
             let mut g = released();
             (g.min_duration_seconds, g.max_duration_seconds) = (min, max);
             assert!(matches!(g.check(), Err(GeometryError::Durations { .. })));

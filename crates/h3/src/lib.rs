@@ -8,13 +8,7 @@
 //!    [`GenerationSpec`], or with one [`Invalid`] that names the field and the rule;
 //! 3. the stored, versioned [`GenerationSpec`] is all that a worker reads: nothing is derived again;
 //! 4. [`packing::PackedLayout`] orders the rows of the transformer's sequence for it, and [`cost`] says what it will take.
-#![cfg_attr(
-    test,
-    allow(
-        clippy::unwrap_used,
-        reason = "a test may fail by panicking where its premise is broken"
-    )
-)]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may fail by panicking where its premise is broken"))]
 
 mod canvas;
 pub mod cost;

@@ -56,10 +56,7 @@ pub struct Shifts {
 impl Shifts {
     /// Gives the released shifts: 12 for video and 3 for audio.
     pub fn released() -> Self {
-        Self {
-            video: 12.0,
-            audio: 3.0,
-        }
+        Self { video: 12.0, audio: 3.0 }
     }
 }
 
@@ -78,11 +75,7 @@ impl Defaults {
     pub fn released() -> Self {
         let long = FrameCount::snap_up(209);
         Self {
-            num_frames: TaskFrames {
-                t2va: long,
-                fl2va: long,
-                ref2va: FrameCount::snap_up(124),
-            },
+            num_frames: TaskFrames { t2va: long, fl2va: long, ref2va: FrameCount::snap_up(124) },
             num_inference_steps: 50,
         }
     }
@@ -103,11 +96,7 @@ pub struct TaskFrames {
 impl TaskFrames {
     /// Gives the same number for every task.
     pub fn all(frames: FrameCount) -> Self {
-        Self {
-            t2va: frames,
-            fl2va: frames,
-            ref2va: frames,
-        }
+        Self { t2va: frames, fl2va: frames, ref2va: frames }
     }
 
     /// Gives the number for one task.
@@ -133,9 +122,6 @@ mod tests {
     #[test]
     fn a_profile_serves_the_tasks_of_its_partitions() {
         let profile = ModelProfile::released("h3", vec![Partition::Fl2va]);
-        assert_eq!(
-            Task::ALL.map(|task| profile.serves(task)),
-            [true, true, false]
-        );
+        assert_eq!(Task::ALL.map(|task| profile.serves(task)), [true, true, false]);
     }
 }

@@ -43,10 +43,7 @@ impl FromStr for Recipe {
     type Err = UnknownRecipe;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|recipe| recipe.as_str() == name)
-            .ok_or_else(|| UnknownRecipe(name.to_owned()))
+        Self::ALL.into_iter().find(|recipe| recipe.as_str() == name).ok_or_else(|| UnknownRecipe(name.to_owned()))
     }
 }
 

@@ -28,9 +28,7 @@ impl ReferenceCounts {
 
     /// Gives the number of references of all kinds.
     pub fn total(self) -> u32 {
-        self.images
-            .saturating_add(self.videos)
-            .saturating_add(self.audios)
+        self.images.saturating_add(self.videos).saturating_add(self.audios)
     }
 
     /// Gives the task that a request means which names none.
@@ -104,10 +102,7 @@ impl ReferenceCounts {
             return Err(Invalid::new(
                 InvalidCode::ReferenceRequired,
                 "image_reference",
-                format!(
-                    "ref2va requires at least one image or video reference, got {} sounds alone",
-                    self.audios
-                ),
+                format!("ref2va requires at least one image or video reference, got {} sounds alone", self.audios),
             ));
         }
         for (field, kind, count, most) in self.kinds() {
@@ -123,11 +118,7 @@ impl ReferenceCounts {
             return Err(Invalid::new(
                 InvalidCode::TooManyReferences,
                 "input_references",
-                format!(
-                    "ref2va takes at most {} references, got {}",
-                    Self::MAX_TOTAL,
-                    self.total()
-                ),
+                format!("ref2va takes at most {} references, got {}", Self::MAX_TOTAL, self.total()),
             ));
         }
         Ok(())
@@ -139,11 +130,7 @@ mod tests {
     use super::*;
 
     fn counts(images: u32, videos: u32, audios: u32) -> ReferenceCounts {
-        ReferenceCounts {
-            images,
-            videos,
-            audios,
-        }
+        ReferenceCounts { images, videos, audios }
     }
 
     fn refusal(counts: ReferenceCounts, task: Task) -> (&'static str, String) {
@@ -167,10 +154,7 @@ mod tests {
             (counts(0, 1, 0), "video_reference"),
             (counts(0, 0, 1), "audio_reference"),
         ] {
-            assert_eq!(
-                refusal(given, Task::T2va),
-                ("invalid_reference_combination", field.to_owned())
-            );
+            assert_eq!(refusal(given, Task::T2va), ("invalid_reference_combination", field.to_owned()));
         }
     }
 
@@ -178,16 +162,8 @@ mod tests {
     fn fl2va_takes_one_or_two_images_and_nothing_else() {
         assert_eq!(counts(1, 0, 0).check(Task::Fl2va), Ok(()));
         assert_eq!(counts(2, 0, 0).check(Task::Fl2va), Ok(()));
-        for given in [
-            counts(0, 0, 0),
-            counts(3, 0, 0),
-            counts(1, 1, 0),
-            counts(1, 0, 1),
-        ] {
-            assert_eq!(
-                refusal(given, Task::Fl2va).0,
-                "invalid_reference_combination"
-            );
+        for given in [counts(0, 0, 0), counts(3, 0, 0), counts(1, 1, 0), counts(1, 0, 1)] {
+            assert_eq!(refusal(given, Task::Fl2va).0, "invalid_reference_combination");
         }
     }
 
@@ -195,24 +171,15 @@ mod tests {
     fn ref2va_needs_a_picture_or_a_video_and_has_a_limit_per_kind_and_in_all() {
         assert_eq!(counts(9, 3, 0).check(Task::Ref2va), Ok(()));
         assert_eq!(counts(0, 1, 3).check(Task::Ref2va), Ok(()));
-        assert_eq!(
-            refusal(counts(0, 0, 2), Task::Ref2va).0,
-            "reference_required"
-        );
-        assert_eq!(
-            refusal(counts(0, 0, 0), Task::Ref2va).0,
-            "reference_required"
-        );
+        assert_eq!(refusal(counts(0, 0, 2), Task::Ref2va).0, "reference_required");
+        assert_eq!(refusal(counts(0, 0, 0), Task::Ref2va).0, "reference_required");
         for (given, field) in [
             (counts(10, 0, 0), "image_reference"),
             (counts(0, 4, 0), "video_reference"),
             (counts(1, 0, 4), "audio_reference"),
             (counts(8, 3, 2), "input_references"),
         ] {
-            assert_eq!(
-                refusal(given, Task::Ref2va),
-                ("too_many_references", field.to_owned())
-            );
+            assert_eq!(refusal(given, Task::Ref2va), ("too_many_references", field.to_owned()));
         }
     }
 }

@@ -23,11 +23,7 @@ impl VideoRequest {
     /// stored by its two's complement, as PyTorch takes it; only the low 32 bits reach the generator.
     ///
     /// Errors: an [`Invalid`] that names the field, the rule and the value.
-    pub fn resolve(
-        &self,
-        profile: &ModelProfile,
-        random_seed: u64,
-    ) -> Result<GenerationSpec, Invalid> {
+    pub fn resolve(&self, profile: &ModelProfile, random_seed: u64) -> Result<GenerationSpec, Invalid> {
         let prompt = self.resolve_prompt()?;
         let task = self.resolve_task(profile)?;
         self.references.check(task)?;
@@ -37,9 +33,7 @@ impl VideoRequest {
         let (video_sigmas, audio_sigmas) = self.resolve_sigmas(profile)?;
         let quality = match &self.quality {
             None => Default::default(),
-            Some(name) => name
-                .parse()
-                .map_err(|error| Invalid::value("quality", format!("{error}")))?,
+            Some(name) => name.parse().map_err(|error| Invalid::value("quality", format!("{error}")))?,
         };
         Ok(GenerationSpec {
             version: GenerationSpec::VERSION,
@@ -75,32 +69,17 @@ impl VideoRequest {
             ));
         }
         if let Some(token) = find_special_token(prompt) {
-            return Err(Invalid::value(
-                "prompt",
-                format!("prompt must not hold special-token strings, got {token}"),
-            ));
+            return Err(Invalid::value("prompt", format!("prompt must not hold special-token strings, got {token}")));
         }
         Ok(prompt)
     }
 
     fn resolve_task(&self, profile: &ModelProfile) -> Result<Task, Invalid> {
-        let unsupported = |message: String| {
-            Invalid::new(InvalidCode::UnsupportedTask, "extra_params.task", message)
-        };
-        let runs: Vec<&str> = RUNNABLE
-            .into_iter()
-            .filter(|task| profile.serves(*task))
-            .map(Task::as_str)
-            .collect();
-        let runs = if runs.is_empty() {
-            "no task".to_owned()
-        } else {
-            runs.join(", ")
-        };
+        let unsupported = |message: String| Invalid::new(InvalidCode::UnsupportedTask, "extra_params.task", message);
+        let runs: Vec<&str> = RUNNABLE.into_iter().filter(|task| profile.serves(*task)).map(Task::as_str).collect();
+        let runs = if runs.is_empty() { "no task".to_owned() } else { runs.join(", ") };
         let task = match &self.task {
-            Some(name) => name
-                .parse()
-                .map_err(|error| unsupported(format!("{error}: this server runs {runs}")))?,
+            Some(name) => name.parse().map_err(|error| unsupported(format!("{error}: this server runs {runs}")))?,
             // Weights for references alone make every request one with references.
             None if profile.serves(Task::Ref2va) && !profile.serves(Task::T2va) => Task::Ref2va,
             None => self.references.implied_task(),
@@ -108,19 +87,15 @@ impl VideoRequest {
         if RUNNABLE.contains(&task) && profile.serves(task) {
             Ok(task)
         } else {
-            Err(unsupported(format!(
-                "task {task} is not run here: this server runs {runs}"
-            )))
+            Err(unsupported(format!("task {task} is not run here: this server runs {runs}")))
         }
     }
 
     fn check_fps(&self) -> Result<(), Invalid> {
         match self.fps {
-            Some(fps) if fps != f64::from(FPS) => Err(Invalid::new(
-                InvalidCode::InvalidFps,
-                "fps",
-                format!("fps must be {FPS}, got {fps}"),
-            )),
+            Some(fps) if fps != f64::from(FPS) => {
+                Err(Invalid::new(InvalidCode::InvalidFps, "fps", format!("fps must be {FPS}, got {fps}")))
+            }
             _ => Ok(()),
         }
     }
@@ -131,10 +106,7 @@ impl VideoRequest {
         {
             return Err(Invalid::value(
                 "short_edge",
-                format!(
-                    "short_edge must be {}, got {short_edge}",
-                    geometry.canvas_short_edge
-                ),
+                format!("short_edge must be {}, got {short_edge}", geometry.canvas_short_edge),
             ));
         }
         let ratio = self.resolve_ratio(task)?;
@@ -144,17 +116,12 @@ impl VideoRequest {
         };
         match (explicit, ratio) {
             // A size alone carries its ratio: it is all that OpenAI's clients send.
-            (Some((field @ "size", (width, height))), _)
-            | (Some((field, (width, height))), Some(_)) => geometry
-                .explicit_canvas(width, height)
-                .map_err(|error| invalid_size(field, (width, height), &error)),
-            (None, Some(ratio)) => geometry.canvas(ratio.value()).map_err(|error| {
-                Invalid::new(
-                    InvalidCode::InvalidAspectRatio,
-                    "aspect_ratio",
-                    format!("{error}"),
-                )
-            }),
+            (Some((field @ "size", (width, height))), _) | (Some((field, (width, height))), Some(_)) => {
+                geometry.explicit_canvas(width, height).map_err(|error| invalid_size(field, (width, height), &error))
+            }
+            (None, Some(ratio)) => geometry
+                .canvas(ratio.value())
+                .map_err(|error| Invalid::new(InvalidCode::InvalidAspectRatio, "aspect_ratio", format!("{error}"))),
             (_, None) => Err(Invalid::new(
                 InvalidCode::MissingRequiredParameter,
                 "aspect_ratio",
@@ -168,49 +135,33 @@ impl VideoRequest {
             return Ok(None);
         };
         let message = if AspectRatio::is_adaptive(text) {
-            format!(
-                "aspect_ratio must be named for {task}, which has no picture to adapt to, got {text:?}"
-            )
+            format!("aspect_ratio must be named for {task}, which has no picture to adapt to, got {text:?}")
         } else {
             match text.parse() {
                 Ok(ratio) => return Ok(Some(ratio)),
                 Err(error) => format!("{error}"),
             }
         };
-        Err(Invalid::new(
-            InvalidCode::InvalidAspectRatio,
-            "aspect_ratio",
-            message,
-        ))
+        Err(Invalid::new(InvalidCode::InvalidAspectRatio, "aspect_ratio", message))
     }
 
     /// Gives `width` and `height`, or neither.
     fn sides(&self) -> Result<Option<(u64, u64)>, Invalid> {
         let alone = |missing: &str, given: &str, value: i64| {
-            Invalid::value(
-                missing,
-                format!("{missing} must be given together with {given}, got {given} {value} alone"),
-            )
+            Invalid::value(missing, format!("{missing} must be given together with {given}, got {given} {value} alone"))
         };
         match (self.width, self.height) {
             (None, None) => Ok(None),
             (Some(width), None) => Err(alone("height", "width", width)),
             (None, Some(height)) => Err(alone("width", "height", height)),
-            (Some(width), Some(height)) => Ok(Some((
-                positive("width", width)?,
-                positive("height", height)?,
-            ))),
+            (Some(width), Some(height)) => Ok(Some((positive("width", width)?, positive("height", height)?))),
         }
     }
 
     fn resolve_frames(&self, task: Task, profile: &ModelProfile) -> Result<FrameCount, Invalid> {
         let geometry = &profile.geometry;
         let refused = |field: &str, error: &dyn std::fmt::Display, got: String| {
-            Invalid::new(
-                InvalidCode::InvalidDuration,
-                field,
-                format!("{field}: {error}{got}"),
-            )
+            Invalid::new(InvalidCode::InvalidDuration, field, format!("{field}: {error}{got}"))
         };
         let seconds = match (self.duration, self.seconds) {
             (Some(seconds), _) => Some(("extra_params.duration", seconds)),
@@ -218,17 +169,11 @@ impl VideoRequest {
             (None, None) => None,
         };
         if let Some((field, seconds)) = seconds {
-            return FrameCount::from_seconds(seconds, geometry)
-                .map_err(|error| refused(field, &error, String::new()));
+            return FrameCount::from_seconds(seconds, geometry).map_err(|error| refused(field, &error, String::new()));
         }
         match self.num_frames {
-            Some(frames) => FrameCount::from_frames(frames, geometry).map_err(|error| {
-                refused(
-                    "num_frames",
-                    &error,
-                    format!(" ({frames} frames at {FPS} fps)"),
-                )
-            }),
+            Some(frames) => FrameCount::from_frames(frames, geometry)
+                .map_err(|error| refused("num_frames", &error, format!(" ({frames} frames at {FPS} fps)"))),
             None => Ok(profile.defaults.num_frames.of(task)),
         }
     }
@@ -253,11 +198,7 @@ impl VideoRequest {
         if video.points() == audio.points() {
             return Ok((video, audio));
         }
-        let shorter = if video.points() < audio.points() {
-            VIDEO
-        } else {
-            AUDIO
-        };
+        let shorter = if video.points() < audio.points() { VIDEO } else { AUDIO };
         Err(Invalid::value(
             shorter,
             format!(
@@ -274,10 +215,7 @@ impl VideoRequest {
             return match self.num_inference_steps {
                 Some(points) if usize::try_from(points) != Ok(base.len()) => Err(Invalid::value(
                     FIELD,
-                    format!(
-                        "{FIELD} must be {} for this checkpoint's schedule, got {points}",
-                        base.len()
-                    ),
+                    format!("{FIELD} must be {} for this checkpoint's schedule, got {points}", base.len()),
                 )),
                 _ => Ok(base.len() as u32),
             };
@@ -286,17 +224,12 @@ impl VideoRequest {
         let Some(points) = self.num_inference_steps else {
             return Ok(profile.defaults.num_inference_steps);
         };
-        u32::try_from(points)
-            .ok()
-            .filter(|points| (least..=most).contains(points))
-            .ok_or_else(|| {
-                Invalid::value(
-                    FIELD,
-                    format!(
-                        "{FIELD} counts sigma points and must be between {least} and {most}, got {points}"
-                    ),
-                )
-            })
+        u32::try_from(points).ok().filter(|points| (least..=most).contains(points)).ok_or_else(|| {
+            Invalid::value(
+                FIELD,
+                format!("{FIELD} counts sigma points and must be between {least} and {most}, got {points}"),
+            )
+        })
     }
 }
 
@@ -306,9 +239,7 @@ fn find_special_token(prompt: &str) -> Option<&str> {
     while let Some(open) = prompt[start..].find("<|") {
         let token = &prompt[start + open..];
         let name = &token[2..];
-        let length = name
-            .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-            .unwrap_or(name.len());
+        let length = name.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(name.len());
         if length > 0 && name[length..].starts_with("|>") {
             return Some(&token[..length + 4]);
         }
@@ -319,20 +250,10 @@ fn find_special_token(prompt: &str) -> Option<&str> {
 
 /// Reads `WxH`, digits only.
 fn parse_size(size: &str) -> Result<(u64, u64), Invalid> {
-    let side = |text: &str| {
-        text.bytes()
-            .all(|byte| byte.is_ascii_digit())
-            .then(|| text.parse::<u64>().ok())
-            .flatten()
-    };
-    size.split_once('x')
-        .and_then(|(width, height)| Some((side(width)?, side(height)?)))
-        .ok_or_else(|| {
-            Invalid::value(
-                "size",
-                format!("size must be WIDTHxHEIGHT in pixels, such as 1344x768, got {size:?}"),
-            )
-        })
+    let side = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok()).flatten();
+    size.split_once('x').and_then(|(width, height)| Some((side(width)?, side(height)?))).ok_or_else(|| {
+        Invalid::value("size", format!("size must be WIDTHxHEIGHT in pixels, such as 1344x768, got {size:?}"))
+    })
 }
 
 fn positive(field: &str, value: i64) -> Result<u64, Invalid> {
@@ -343,16 +264,8 @@ fn positive(field: &str, value: i64) -> Result<u64, Invalid> {
 }
 
 fn invalid_size(field: &str, (width, height): (u64, u64), error: &CanvasError) -> Invalid {
-    let field_in_words = if field == "size" {
-        "size"
-    } else {
-        "width and height"
-    };
-    Invalid::new(
-        InvalidCode::InvalidSize,
-        field,
-        format!("{field_in_words} {width}x{height}: {error}"),
-    )
+    let field_in_words = if field == "size" { "size" } else { "width and height" };
+    Invalid::new(InvalidCode::InvalidSize, field, format!("{field_in_words} {width}x{height}: {error}"))
 }
 
 #[cfg(test)]

@@ -42,15 +42,9 @@ impl Sigmas {
         }
         // The two factors are rounded to F32 apart, as PyTorch does with Python scalars.
         let (factor, excess) = (shift as f32, (shift - 1.0) as f32);
-        let mut values: Vec<f32> = base
-            .iter()
-            .map(|&level| factor * level / (1.0 + excess * level))
-            .collect();
+        let mut values: Vec<f32> = base.iter().map(|&level| factor * level / (1.0 + excess * level)).collect();
         values.dedup();
-        check_grid(&values).map_err(|_| SigmasError::Degenerate {
-            shift,
-            points: base.len(),
-        })?;
+        check_grid(&values).map_err(|_| SigmasError::Degenerate { shift, points: base.len() })?;
         Ok(Self(values))
     }
 
@@ -71,10 +65,7 @@ impl Sigmas {
 
     /// Gives what the transformer is told at each forward: `1 - sigma` in F32, without the last level.
     pub fn timesteps(&self) -> Vec<f32> {
-        self.0[..self.forwards()]
-            .iter()
-            .map(|sigma| 1.0 - sigma)
-            .collect()
+        self.0[..self.forwards()].iter().map(|sigma| 1.0 - sigma).collect()
     }
 }
 
@@ -99,13 +90,11 @@ impl From<Sigmas> for Vec<f32> {
 fn linspace_from_one_to_zero(points: u32) -> Vec<f32> {
     let step = -1.0 / (points - 1) as f32;
     (0..points)
-        .map(|i| {
-            if i < points / 2 {
-                step.mul_add(i as f32, 1.0)
-            } else {
-                (-step).mul_add((points - 1 - i) as f32, 0.0)
-            }
-        })
+        .map(
+            |i| {
+                if i < points / 2 { step.mul_add(i as f32, 1.0) } else { (-step).mul_add((points - 1 - i) as f32, 0.0) }
+            },
+        )
         .collect()
 }
 
@@ -118,9 +107,7 @@ fn check_grid(values: &[f32]) -> Result<(), SigmasError> {
     if values.len() >= 2 && falls && starts && *last == 0.0 {
         Ok(())
     } else {
-        Err(SigmasError::Grid {
-            points: values.len(),
-        })
+        Err(SigmasError::Grid { points: values.len() })
     }
 }
 

@@ -52,8 +52,7 @@ impl GenerationSpec {
 
     /// Writes the specification as JSON.
     pub fn encode(&self) -> String {
-        serde_json::to_string(self)
-            .expect("a struct with string keys and finite numbers is always JSON")
+        serde_json::to_string(self).expect("a struct with string keys and finite numbers is always JSON")
     }
 
     /// Reads a specification from JSON.
@@ -79,16 +78,10 @@ impl GenerationSpec {
     /// Errors: [`SpecError::Partition`], [`SpecError::Sigmas`], [`SpecError::Prompt`] or [`SpecError::Geometry`].
     pub fn check(&self) -> Result<(), SpecError> {
         if self.partition != self.task.partition() {
-            return Err(SpecError::Partition {
-                task: self.task,
-                partition: self.partition,
-            });
+            return Err(SpecError::Partition { task: self.task, partition: self.partition });
         }
         if self.video_sigmas.points() != self.audio_sigmas.points() {
-            return Err(SpecError::Sigmas {
-                video: self.video_sigmas.points(),
-                audio: self.audio_sigmas.points(),
-            });
+            return Err(SpecError::Sigmas { video: self.video_sigmas.points(), audio: self.audio_sigmas.points() });
         }
         if self.prompt.is_empty() {
             return Err(SpecError::Prompt);

@@ -49,10 +49,7 @@ impl FromStr for Task {
     type Err = UnknownTask;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|task| task.as_str() == name)
-            .ok_or_else(|| UnknownTask(name.to_owned()))
+        Self::ALL.into_iter().find(|task| task.as_str() == name).ok_or_else(|| UnknownTask(name.to_owned()))
     }
 }
 
@@ -133,10 +130,7 @@ mod tests {
     fn every_task_is_served_by_exactly_its_partition() {
         for task in Task::ALL {
             for partition in Partition::ALL {
-                assert_eq!(
-                    partition.tasks().contains(&task),
-                    task.partition() == partition
-                );
+                assert_eq!(partition.tasks().contains(&task), task.partition() == partition);
             }
         }
     }

@@ -3,24 +3,14 @@ use proptest::prelude::*;
 use super::*;
 
 fn tiny() -> GeometryProfile {
-    GeometryProfile {
-        canvas_short_edge: 32,
-        canvas_max_pixels: 2048,
-        ..GeometryProfile::released()
-    }
+    GeometryProfile { canvas_short_edge: 32, canvas_max_pixels: 2048, ..GeometryProfile::released() }
 }
 
 #[test]
 fn named_ratios_give_the_released_canvases() {
     let geometry = GeometryProfile::released();
-    let canvases =
-        AspectRatio::ALL.map(|ratio| geometry.canvas(ratio.value()).unwrap().to_string());
-    assert_eq!(
-        canvases,
-        [
-            "1536x672", "1344x768", "1024x768", "768x768", "768x1024", "768x1344"
-        ]
-    );
+    let canvases = AspectRatio::ALL.map(|ratio| geometry.canvas(ratio.value()).unwrap().to_string());
+    assert_eq!(canvases, ["1536x672", "1344x768", "1024x768", "768x768", "768x1024", "768x1344"]);
     assert_eq!(geometry.canvas(4.0).unwrap().to_string(), "2016x512");
     assert_eq!(geometry.canvas(0.25).unwrap().to_string(), "512x2016");
 }
@@ -35,21 +25,13 @@ fn the_tiny_geometry_gives_tiny_canvases() {
 #[test]
 fn a_ratio_beyond_four_to_one_is_refused() {
     for ratio in [0.24999, 4.00001, 0.0, -1.0, f64::NAN, f64::INFINITY] {
-        assert!(
-            matches!(
-                GeometryProfile::released().canvas(ratio),
-                Err(CanvasError::AspectRatio(_))
-            ),
-            "{ratio}"
-        );
+        assert!(matches!(GeometryProfile::released().canvas(ratio), Err(CanvasError::AspectRatio(_))), "{ratio}");
     }
 }
 
 #[test]
 fn explicit_sides_are_floored() {
-    let canvas = GeometryProfile::released()
-        .explicit_canvas(1375, 799)
-        .unwrap();
+    let canvas = GeometryProfile::released().explicit_canvas(1375, 799).unwrap();
     assert_eq!((canvas.width(), canvas.height()), (1344, 768));
     assert_eq!((canvas.latent_width(), canvas.latent_height()), (84, 48));
     assert_eq!(canvas.pixels(), 1_032_192);
@@ -57,20 +39,13 @@ fn explicit_sides_are_floored() {
 
 #[test]
 fn explicit_sides_may_not_vanish_or_be_too_narrow_or_too_large() {
-    let explicit = |width, height| {
-        GeometryProfile::released()
-            .explicit_canvas(width, height)
-            .unwrap_err()
-    };
+    let explicit = |width, height| GeometryProfile::released().explicit_canvas(width, height).unwrap_err();
     assert!(matches!(explicit(31, 768), CanvasError::TooSmall { .. }));
     assert!(matches!(explicit(768, 0), CanvasError::TooSmall { .. }));
     assert!(matches!(explicit(160, 32), CanvasError::Ratio { .. }));
     assert!(matches!(explicit(32, 160), CanvasError::Ratio { .. }));
     for (width, height) in [(1920, 1080), (1024, 1024), (u64::MAX, u64::MAX)] {
-        assert!(
-            matches!(explicit(width, height), CanvasError::TooLarge { .. }),
-            "{width}x{height}"
-        );
+        assert!(matches!(explicit(width, height), CanvasError::TooLarge { .. }), "{width}x{height}");
     }
     assert_eq!(
         explicit(1920, 1080).to_string(),
@@ -94,9 +69,7 @@ fn ratios_are_read_by_name_and_by_equal_decimal() {
         assert_eq!(format!(" {} ", ratio.value()).parse(), Ok(ratio));
         assert_eq!(format!("{:.7}", ratio.value()).parse(), Ok(ratio));
     }
-    for text in [
-        "16/9", "2:1", "1.78", "nan", "inf", "", "auto", "16:9:1", "1.3334",
-    ] {
+    for text in ["16/9", "2:1", "1.78", "nan", "inf", "", "auto", "16:9:1", "1.3334"] {
         let error = text.parse::<AspectRatio>().unwrap_err().to_string();
         assert!(error.contains("16:9") && error.contains(text), "{error}");
     }
@@ -108,11 +81,7 @@ fn a_stored_canvas_is_checked_again() {
     let json = serde_json::to_string(&canvas).unwrap();
     assert_eq!(json, r#"{"width":1344,"height":768}"#);
     assert_eq!(serde_json::from_str::<Canvas>(&json).unwrap(), canvas);
-    for json in [
-        r#"{"width":1344,"height":760}"#,
-        r#"{"width":0,"height":768}"#,
-        r#"{"width":1344}"#,
-    ] {
+    for json in [r#"{"width":1344,"height":760}"#, r#"{"width":0,"height":768}"#, r#"{"width":1344}"#] {
         assert!(serde_json::from_str::<Canvas>(json).is_err(), "{json}");
     }
 }

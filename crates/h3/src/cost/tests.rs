@@ -11,12 +11,7 @@ fn frames(count: u32) -> FrameCount {
 #[test]
 fn a_forward_costs_what_the_published_shapes_say() {
     let transformer = CostModel::released().transformer;
-    for (rows, expected) in [
-        (37_810, 3507.0),
-        (63_292, 8182.0),
-        (104_066, 19536.0),
-        (19_384, 1286.0),
-    ] {
+    for (rows, expected) in [(37_810, 3507.0), (63_292, 8182.0), (104_066, 19536.0), (19_384, 1286.0)] {
         let cost = transformer.forward(rows).get();
         assert!((cost - expected).abs() < 1.0, "{rows} rows: {cost}");
     }
@@ -50,11 +45,7 @@ fn a_run_is_its_forwards_and_its_decoding() {
     let model = CostModel::released();
     let (canvas, frames) = (canvas(1344, 768), frames(124));
     let cost = model.generation(37_810, 49, canvas, frames).get();
-    let expected = model.transformer.forward(37_810).get() * 49.0
-        + model.video_decoder.decode(canvas, frames).get();
+    let expected = model.transformer.forward(37_810).get() * 49.0 + model.video_decoder.decode(canvas, frames).get();
     assert!((cost - expected).abs() < 1e-6);
-    assert_eq!(
-        model.generation(37_810, 49, canvas, frames).to_string(),
-        "173711 TFLOP"
-    );
+    assert_eq!(model.generation(37_810, 49, canvas, frames).to_string(), "173711 TFLOP");
 }

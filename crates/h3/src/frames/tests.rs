@@ -5,17 +5,9 @@ use super::*;
 #[test]
 fn whole_seconds_give_the_published_frames() {
     let geometry = GeometryProfile::released();
-    let frames: Vec<u32> = (4..=15)
-        .map(|seconds| {
-            FrameCount::from_seconds(f64::from(seconds), &geometry)
-                .unwrap()
-                .get()
-        })
-        .collect();
-    assert_eq!(
-        frames,
-        [107, 124, 158, 175, 192, 226, 243, 277, 294, 328, 345, 362]
-    );
+    let frames: Vec<u32> =
+        (4..=15).map(|seconds| FrameCount::from_seconds(f64::from(seconds), &geometry).unwrap().get()).collect();
+    assert_eq!(frames, [107, 124, 158, 175, 192, 226, 243, 277, 294, 328, 345, 362]);
 }
 
 #[test]
@@ -38,22 +30,14 @@ fn durations_are_checked_before_snapping() {
         assert_eq!((error.min, error.max), (4.0, 15.0), "{seconds}");
     }
     // 15 s are 360 frames, which snap beyond 15 s and are accepted all the same.
-    assert_eq!(
-        FrameCount::from_seconds(15.0, &geometry).unwrap().get(),
-        362
-    );
+    assert_eq!(FrameCount::from_seconds(15.0, &geometry).unwrap().get(), 362);
     assert_eq!(FrameCount::from_frames(96, &geometry).unwrap().get(), 107);
     assert_eq!(FrameCount::from_frames(360, &geometry).unwrap().get(), 362);
     for frames in [95, 361, 0, -24, i64::MAX, i64::MIN] {
-        assert!(
-            FrameCount::from_frames(frames, &geometry).is_err(),
-            "{frames}"
-        );
+        assert!(FrameCount::from_frames(frames, &geometry).is_err(), "{frames}");
     }
     assert_eq!(
-        FrameCount::from_seconds(3.5, &geometry)
-            .unwrap_err()
-            .to_string(),
+        FrameCount::from_seconds(3.5, &geometry).unwrap_err().to_string(),
         "duration must be between 4 and 15 seconds, got 3.5"
     );
 }

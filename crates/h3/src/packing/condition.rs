@@ -95,11 +95,7 @@ pub enum Reference {
 impl Reference {
     pub(super) fn video(self) -> Option<LatentGrid> {
         match self {
-            Self::Image { height, width } => Some(LatentGrid {
-                frames: 1,
-                height,
-                width,
-            }),
+            Self::Image { height, width } => Some(LatentGrid { frames: 1, height, width }),
             Self::Video { video, .. } => Some(video),
             Self::Audio { .. } => None,
         }

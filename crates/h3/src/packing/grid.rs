@@ -19,17 +19,12 @@ pub(super) struct SpatialGrid {
 impl SpatialGrid {
     pub(super) fn new(grid: LatentGrid) -> Self {
         let side = f64::from(grid.height * grid.width).sqrt();
-        Self {
-            heights: axis(grid.height, side),
-            widths: axis(grid.width, side),
-        }
+        Self { heights: axis(grid.height, side), widths: axis(grid.width, side) }
     }
 
     /// Gives (height, width) of every patch, row by row.
     pub(super) fn patches(&self) -> impl Iterator<Item = (f64, f64)> {
-        self.heights
-            .iter()
-            .flat_map(|&height| self.widths.iter().map(move |&width| (height, width)))
+        self.heights.iter().flat_map(|&height| self.widths.iter().map(move |&width| (height, width)))
     }
 
     /// Gives the width coordinates of the left and the right audio channel: the ends of the axis.
@@ -46,9 +41,7 @@ fn axis(latents: u32, side: f64) -> Vec<f64> {
     let ratio = f64::from(latents) / side;
     let left = (1.0 - ratio) / 2.0;
     let step = (left + ratio - left) / f64::from(patches);
-    (0..patches)
-        .map(|index| (f64::from(index) * step + left) * SPATIAL_SCALE)
-        .collect()
+    (0..patches).map(|index| (f64::from(index) * step + left) * SPATIAL_SCALE).collect()
 }
 
 fn latent_units(latent: usize) -> f64 {
@@ -69,9 +62,7 @@ pub(super) fn frame_times(frames: u32, origin: f64) -> Vec<f64> {
 
 /// Sums the time that latent frames last, one after the other, as the clock of reference videos does.
 pub(super) fn sequential_span(frames: u32) -> f64 {
-    (0..frames as usize)
-        .map(latent_units)
-        .fold(0.0, |a, b| a + b)
+    (0..frames as usize).map(latent_units).fold(0.0, |a, b| a + b)
 }
 
 /// Sums the same time pairwise as numpy does, which is how the last keyframe is placed; from 16 latents on the two
@@ -114,9 +105,7 @@ mod tests {
         for frames in 0..16 {
             assert_eq!(pairwise_span(frames), sequential_span(frames), "{frames}");
         }
-        let apart = (16..200)
-            .filter(|&frames| pairwise_span(frames) != sequential_span(frames))
-            .count();
+        let apart = (16..200).filter(|&frames| pairwise_span(frames) != sequential_span(frames)).count();
         assert!(apart > 100, "{apart}");
         for frames in 16..200 {
             let (a, b) = (pairwise_span(frames), sequential_span(frames));
@@ -133,11 +122,7 @@ mod tests {
 
     #[test]
     fn a_square_grid_reaches_from_zero_to_thirty_two() {
-        let grid = SpatialGrid::new(LatentGrid {
-            frames: 1,
-            height: 8,
-            width: 8,
-        });
+        let grid = SpatialGrid::new(LatentGrid { frames: 1, height: 8, width: 8 });
         assert_eq!(grid.heights, [0.0, 8.0, 16.0, 24.0]);
         assert_eq!(grid.channel_widths(), [0.0, 24.0]);
     }

@@ -32,11 +32,7 @@ impl PackedLayout {
     /// Errors: a [`LayoutError`] for a grid that cannot be cut into patches, for keyframes that are not first, last or
     /// first and last, and for more rows than 32 bits can number.
     /// Source: diffusers 0.42.1 `MiniMaxH3PrepareLayoutStep` and `MiniMaxH3Ref2VAPrepareLayoutStep`.
-    pub fn new(
-        text_tags: &[ModalityTag],
-        conditions: Conditions<'_>,
-        target: Target,
-    ) -> Result<Self, LayoutError> {
+    pub fn new(text_tags: &[ModalityTag], conditions: Conditions<'_>, target: Target) -> Result<Self, LayoutError> {
         let condition_rows = check(conditions, target)?;
         let rows = text_tags.len() + condition_rows + target.rows();
         if u32::try_from(rows).is_err() {
@@ -81,9 +77,7 @@ fn check(conditions: Conditions<'_>, target: Target) -> Result<usize, LayoutErro
     match conditions {
         Conditions::None => Ok(0),
         Conditions::Keyframes(anchors) => match anchors {
-            [_] | [Anchor::First, Anchor::Last] => {
-                Ok(anchors.len() * target.video.rows_per_frame())
-            }
+            [_] | [Anchor::First, Anchor::Last] => Ok(anchors.len() * target.video.rows_per_frame()),
             _ => Err(LayoutError::Keyframes(anchors.to_vec())),
         },
         Conditions::References(references) => {
@@ -102,11 +96,7 @@ fn check(conditions: Conditions<'_>, target: Target) -> Result<usize, LayoutErro
 
 fn check_grid(grid: LatentGrid) -> Result<(), LayoutError> {
     let side = |latents: u32| latents > 0 && latents.is_multiple_of(PATCH);
-    if grid.frames > 0 && side(grid.height) && side(grid.width) {
-        Ok(())
-    } else {
-        Err(LayoutError::Grid(grid))
-    }
+    if grid.frames > 0 && side(grid.height) && side(grid.width) { Ok(()) } else { Err(LayoutError::Grid(grid)) }
 }
 
 /// A sequence that is being laid out, with the clock that its media share.
@@ -150,30 +140,17 @@ impl Builder {
         let audio_latents = reference.audio_latents();
         match reference.video() {
             // A sound of its own is heard at the ends of the target's picture.
-            None => push_audio(
-                &mut self.layout,
-                audio_latents,
-                self.clock,
-                self.target_grid.channel_widths(),
-            ),
+            None => push_audio(&mut self.layout, audio_latents, self.clock, self.target_grid.channel_widths()),
             Some(grid) => {
                 let spatial = SpatialGrid::new(grid);
-                push_audio(
-                    &mut self.layout,
-                    audio_latents,
-                    self.clock,
-                    spatial.channel_widths(),
-                );
+                push_audio(&mut self.layout, audio_latents, self.clock, spatial.channel_widths());
                 push_video(&mut self.layout, grid, self.clock, &spatial);
             }
         }
         self.clock += match reference {
             Reference::Image { .. } => 1.0,
             Reference::Audio { latents } => f64::from(latents),
-            Reference::Video {
-                video,
-                audio_latents,
-            } => f64::from(audio_latents).max(sequential_span(video.frames)),
+            Reference::Video { video, audio_latents } => f64::from(audio_latents).max(sequential_span(video.frames)),
         };
     }
 
@@ -181,12 +158,7 @@ impl Builder {
         let layout = &mut self.layout;
         layout.condition_video_rows = layout.video_indices.len();
         layout.condition_audio_rows = layout.audio_indices.len();
-        push_audio(
-            layout,
-            target.audio_latents,
-            self.clock,
-            self.target_grid.channel_widths(),
-        );
+        push_audio(layout, target.audio_latents, self.clock, self.target_grid.channel_widths());
         push_video(layout, target.video, self.clock, &self.target_grid);
         self.layout
     }

@@ -23,11 +23,7 @@ impl RowTimesteps {
     ///
     /// `tags` are those of the layout that the timesteps were made for.
     pub fn modulation_rows(&self, tags: &[ModalityTag]) -> Vec<u32> {
-        self.indices
-            .iter()
-            .zip(tags)
-            .map(|(index, tag)| index * ModalityTag::COUNT + tag.index())
-            .collect()
+        self.indices.iter().zip(tags).map(|(index, tag)| index * ModalityTag::COUNT + tag.index()).collect()
     }
 }
 
@@ -37,10 +33,8 @@ impl PackedLayout {
     /// Text follows the video. Conditions of pictures and videos stay at [`CONDITION_TIMESTEP`] until the target is
     /// cleaner than that, and reference sounds at 1. Both timesteps must be numbers.
     pub fn timesteps(&self, t_video: f32, t_audio: f32) -> RowTimesteps {
-        let (condition_video, target_video) =
-            self.video_indices.split_at(self.condition_video_rows);
-        let (condition_audio, target_audio) =
-            self.audio_indices.split_at(self.condition_audio_rows);
+        let (condition_video, target_video) = self.video_indices.split_at(self.condition_video_rows);
+        let (condition_audio, target_audio) = self.audio_indices.split_at(self.condition_audio_rows);
         let text: Vec<u32> = (0..self.text_rows as u32).collect();
         let groups = [
             (t_video, text.as_slice()),
@@ -49,11 +43,8 @@ impl PackedLayout {
             (AUDIO_REFERENCE_TIMESTEP, condition_audio),
             (t_audio, target_audio),
         ];
-        let mut unique: Vec<f32> = groups
-            .iter()
-            .filter(|(_, rows)| !rows.is_empty())
-            .map(|(timestep, _)| *timestep)
-            .collect();
+        let mut unique: Vec<f32> =
+            groups.iter().filter(|(_, rows)| !rows.is_empty()).map(|(timestep, _)| *timestep).collect();
         unique.sort_by(f32::total_cmp);
         unique.dedup();
         let mut indices = vec![0; self.rows()];

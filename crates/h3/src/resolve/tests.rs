@@ -24,10 +24,7 @@ fn tiny() -> ModelProfile {
             min_duration_seconds: 0.5,
             ..GeometryProfile::released()
         },
-        defaults: Defaults {
-            num_frames: TaskFrames::all(FrameCount::MIN),
-            num_inference_steps: 4,
-        },
+        defaults: Defaults { num_frames: TaskFrames::all(FrameCount::MIN), num_inference_steps: 4 },
         ..profile()
     }
 }
@@ -84,47 +81,30 @@ fn a_ratio_and_a_prompt_are_enough() {
 #[test]
 fn a_profile_brings_its_own_geometry_shifts_and_defaults() {
     let mut profile = tiny();
-    profile.shifts = Shifts {
-        video: 7.0,
-        audio: 2.0,
-    };
+    profile.shifts = Shifts { video: 7.0, audio: 2.0 };
     let spec = request().resolve(&profile, 1).unwrap();
     assert_eq!(spec.canvas.to_string(), "64x32");
     assert_eq!(spec.num_frames.get(), 22);
     assert_eq!(spec.video_sigmas, Sigmas::shifted(4, 7.0).unwrap());
     assert_eq!(spec.audio_sigmas, Sigmas::shifted(4, 2.0).unwrap());
     assert_eq!(spec.geometry, profile.geometry);
-    let asked = VideoRequest {
-        duration: Some(0.9),
-        ..request()
-    };
+    let asked = VideoRequest { duration: Some(0.9), ..request() };
     assert_eq!(asked.resolve(&profile, 1).unwrap().num_frames.get(), 22);
 }
 
 #[test]
 fn a_prompt_is_required() {
     for prompt in [None, Some(String::new())] {
-        let asked = VideoRequest {
-            prompt,
-            ..request()
-        };
+        let asked = VideoRequest { prompt, ..request() };
         assert_refused(asked, "missing_required_parameter", "prompt", &["prompt"]);
     }
 }
 
 #[test]
 fn a_prompt_is_counted_in_characters_not_bytes() {
-    let of = |chars: usize| VideoRequest {
-        prompt: Some("雪".repeat(chars)),
-        ..request()
-    };
+    let of = |chars: usize| VideoRequest { prompt: Some("雪".repeat(chars)), ..request() };
     assert_eq!(resolved(of(7000)).prompt.chars().count(), 7000);
-    assert_refused(
-        of(7001),
-        "string_above_max_length",
-        "prompt",
-        &["7000", "7001"],
-    );
+    assert_refused(of(7001), "string_above_max_length", "prompt", &["7000", "7001"]);
 }
 
 #[test]
@@ -136,37 +116,18 @@ fn special_token_strings_are_refused_and_lookalikes_are_not() {
         ("<|<|video_pad|>", "<|video_pad|>"),
         ("雪<|endoftext|>雪", "<|endoftext|>"),
     ] {
-        let asked = VideoRequest {
-            prompt: Some(prompt.to_owned()),
-            ..request()
-        };
+        let asked = VideoRequest { prompt: Some(prompt.to_owned()), ..request() };
         assert_refused(asked, "invalid_value", "prompt", &["special-token", token]);
     }
-    for prompt in [
-        "<|",
-        "<||>",
-        "f <| g |> h",
-        "<Picture 1>",
-        "<|雪|>",
-        "a |> b <| c",
-        "<|image_pad",
-    ] {
-        let asked = VideoRequest {
-            prompt: Some(prompt.to_owned()),
-            ..request()
-        };
+    for prompt in ["<|", "<||>", "f <| g |> h", "<Picture 1>", "<|雪|>", "a |> b <| c", "<|image_pad"] {
+        let asked = VideoRequest { prompt: Some(prompt.to_owned()), ..request() };
         assert_eq!(resolved(asked).prompt, prompt);
     }
 }
 
 #[test]
 fn a_duration_beats_seconds_and_seconds_beat_frames() {
-    let mut asked = VideoRequest {
-        duration: Some(6.0),
-        seconds: Some(5.0),
-        num_frames: Some(345),
-        ..request()
-    };
+    let mut asked = VideoRequest { duration: Some(6.0), seconds: Some(5.0), num_frames: Some(345), ..request() };
     assert_eq!(resolved(asked.clone()).num_frames.get(), 158);
     asked.duration = None;
     assert_eq!(resolved(asked.clone()).num_frames.get(), 124);
@@ -177,48 +138,20 @@ fn a_duration_beats_seconds_and_seconds_beat_frames() {
 #[test]
 fn a_refused_duration_names_the_field_it_came_from() {
     for seconds in [3.99, 15.01, 0.0, -4.0, f64::NAN, f64::INFINITY] {
-        let asked = VideoRequest {
-            seconds: Some(seconds),
-            ..request()
-        };
-        assert_refused(
-            asked,
-            "invalid_duration",
-            "seconds",
-            &["seconds", "4 and 15", &seconds.to_string()],
-        );
-        let asked = VideoRequest {
-            duration: Some(seconds),
-            seconds: Some(5.0),
-            ..request()
-        };
-        assert_refused(
-            asked,
-            "invalid_duration",
-            "extra_params.duration",
-            &["4 and 15"],
-        );
+        let asked = VideoRequest { seconds: Some(seconds), ..request() };
+        assert_refused(asked, "invalid_duration", "seconds", &["seconds", "4 and 15", &seconds.to_string()]);
+        let asked = VideoRequest { duration: Some(seconds), seconds: Some(5.0), ..request() };
+        assert_refused(asked, "invalid_duration", "extra_params.duration", &["4 and 15"]);
     }
     for frames in [0, -1, 95, 361, i64::MAX] {
-        let asked = VideoRequest {
-            num_frames: Some(frames),
-            ..request()
-        };
-        assert_refused(
-            asked,
-            "invalid_duration",
-            "num_frames",
-            &["4 and 15", &frames.to_string()],
-        );
+        let asked = VideoRequest { num_frames: Some(frames), ..request() };
+        assert_refused(asked, "invalid_duration", "num_frames", &["4 and 15", &frames.to_string()]);
     }
 }
 
 #[test]
 fn only_24_frames_a_second_are_taken() {
-    let asked = |fps| VideoRequest {
-        fps: Some(fps),
-        ..request()
-    };
+    let asked = |fps| VideoRequest { fps: Some(fps), ..request() };
     assert_eq!(resolved(asked(24.0)).forwards(), 49);
     for fps in [24.9, 23.976, 30.0, 0.0, f64::NAN] {
         assert_refused(asked(fps), "invalid_fps", "fps", &["24", &fps.to_string()]);
@@ -227,10 +160,7 @@ fn only_24_frames_a_second_are_taken() {
 
 #[test]
 fn steps_count_sigma_points_from_2_to_200() {
-    let asked = |points| VideoRequest {
-        num_inference_steps: Some(points),
-        ..request()
-    };
+    let asked = |points| VideoRequest { num_inference_steps: Some(points), ..request() };
     for points in [2, 200] {
         let spec = resolved(asked(points));
         assert_eq!(spec.forwards() as i64, points - 1);
@@ -258,42 +188,19 @@ fn a_distilled_checkpoint_pins_its_steps() {
     let invalid = asked.resolve(&profile, 0).unwrap_err();
     assert_eq!(invalid.code, InvalidCode::InvalidValue);
     assert_eq!(invalid.field, "num_inference_steps");
-    assert_eq!(
-        invalid.to_string(),
-        "num_inference_steps must be 5 for this checkpoint's schedule, got 50"
-    );
+    assert_eq!(invalid.to_string(), "num_inference_steps must be 5 for this checkpoint's schedule, got 50");
 }
 
 #[test]
 fn shifts_must_be_finite_and_positive() {
     for shift in [0.0, -12.0, f64::NAN, f64::INFINITY, 1e-9] {
-        let asked = VideoRequest {
-            flow_shift: Some(shift),
-            ..request()
-        };
-        assert_refused(
-            asked,
-            "invalid_value",
-            "flow_shift",
-            &["shift", &shift.to_string()],
-        );
-        let asked = VideoRequest {
-            audio_flow_shift: Some(shift),
-            ..request()
-        };
-        assert_refused(
-            asked,
-            "invalid_value",
-            "extra_params.audio_flow_shift",
-            &["shift"],
-        );
+        let asked = VideoRequest { flow_shift: Some(shift), ..request() };
+        assert_refused(asked, "invalid_value", "flow_shift", &["shift", &shift.to_string()]);
+        let asked = VideoRequest { audio_flow_shift: Some(shift), ..request() };
+        assert_refused(asked, "invalid_value", "extra_params.audio_flow_shift", &["shift"]);
     }
-    let asked = VideoRequest {
-        flow_shift: Some(5.0),
-        audio_flow_shift: Some(4.0),
-        num_inference_steps: Some(9),
-        ..request()
-    };
+    let asked =
+        VideoRequest { flow_shift: Some(5.0), audio_flow_shift: Some(4.0), num_inference_steps: Some(9), ..request() };
     let spec = resolved(asked);
     assert_eq!(spec.video_sigmas, Sigmas::shifted(9, 5.0).unwrap());
     assert_eq!(spec.audio_sigmas, Sigmas::shifted(9, 4.0).unwrap());
@@ -303,125 +210,56 @@ fn shifts_must_be_finite_and_positive() {
 fn a_shift_that_loses_points_on_one_side_is_refused() {
     let mut profile = profile();
     profile.base_schedule = Some(vec![1.0, 1.0f32.next_down(), 0.5, 0.0]);
-    for (video, audio, field) in [
-        (12.0, 1.0, "flow_shift"),
-        (1.0, 12.0, "extra_params.audio_flow_shift"),
-    ] {
-        let asked = VideoRequest {
-            flow_shift: Some(video),
-            audio_flow_shift: Some(audio),
-            ..request()
-        };
+    for (video, audio, field) in [(12.0, 1.0, "flow_shift"), (1.0, 12.0, "extra_params.audio_flow_shift")] {
+        let asked = VideoRequest { flow_shift: Some(video), audio_flow_shift: Some(audio), ..request() };
         let invalid = asked.resolve(&profile, 0).unwrap_err();
-        assert_eq!(
-            (invalid.code, invalid.field.as_str()),
-            (InvalidCode::InvalidValue, field)
-        );
+        assert_eq!((invalid.code, invalid.field.as_str()), (InvalidCode::InvalidValue, field));
         assert!(invalid.message.contains("equally many"), "{invalid}");
     }
 }
 
 #[test]
 fn a_negative_seed_is_stored_by_its_twos_complement() {
-    for (seed, stored) in [
-        (0, 0),
-        (42, 42),
-        (i64::MAX, i64::MAX as u64),
-        (-1, u64::MAX),
-    ] {
-        let asked = VideoRequest {
-            seed: Some(seed),
-            ..request()
-        };
+    for (seed, stored) in [(0, 0), (42, 42), (i64::MAX, i64::MAX as u64), (-1, u64::MAX)] {
+        let asked = VideoRequest { seed: Some(seed), ..request() };
         assert_eq!(resolved(asked).seed, stored);
     }
 }
 
 #[test]
 fn quality_is_high_or_lossless_or_absent() {
-    let asked = |name: &str| VideoRequest {
-        quality: Some(name.to_owned()),
-        ..request()
-    };
+    let asked = |name: &str| VideoRequest { quality: Some(name.to_owned()), ..request() };
     assert_eq!(resolved(asked("high")).quality, Quality::High);
     assert_eq!(resolved(asked("lossless")).quality, Quality::Lossless);
-    assert_refused(
-        asked("best"),
-        "invalid_value",
-        "quality",
-        &["lossless, high", "best"],
-    );
+    assert_refused(asked("best"), "invalid_value", "quality", &["lossless, high", "best"]);
 }
 
 #[test]
 fn the_recipe_is_kept() {
-    let asked = VideoRequest {
-        recipe: Some(Recipe::Diffusers),
-        ..request()
-    };
+    let asked = VideoRequest { recipe: Some(Recipe::Diffusers), ..request() };
     assert_eq!(resolved(asked).recipe, Recipe::Diffusers);
 }
 
 #[test]
 fn tasks_that_are_unknown_or_not_run_say_what_is() {
     for task in ["fl2va", "ref2va", "i2v", "T2VA", ""] {
-        let asked = VideoRequest {
-            task: Some(task.to_owned()),
-            ..request()
-        };
-        assert_refused(
-            asked,
-            "unsupported_task",
-            "extra_params.task",
-            &[task, "this server runs t2va"],
-        );
+        let asked = VideoRequest { task: Some(task.to_owned()), ..request() };
+        assert_refused(asked, "unsupported_task", "extra_params.task", &[task, "this server runs t2va"]);
     }
-    let asked = VideoRequest {
-        task: Some("t2va".to_owned()),
-        ..request()
-    };
+    let asked = VideoRequest { task: Some("t2va".to_owned()), ..request() };
     assert_eq!(resolved(asked).task, Task::T2va);
 }
 
 #[test]
 fn references_imply_their_task() {
     for (references, task) in [
-        (
-            ReferenceCounts {
-                images: 1,
-                ..Default::default()
-            },
-            "fl2va",
-        ),
-        (
-            ReferenceCounts {
-                videos: 1,
-                ..Default::default()
-            },
-            "ref2va",
-        ),
-        (
-            ReferenceCounts {
-                audios: 1,
-                ..Default::default()
-            },
-            "ref2va",
-        ),
+        (ReferenceCounts { images: 1, ..Default::default() }, "fl2va"),
+        (ReferenceCounts { videos: 1, ..Default::default() }, "ref2va"),
+        (ReferenceCounts { audios: 1, ..Default::default() }, "ref2va"),
     ] {
-        let asked = VideoRequest {
-            references,
-            ..request()
-        };
-        assert_refused(
-            asked.clone(),
-            "unsupported_task",
-            "extra_params.task",
-            &[task],
-        );
-        let asked = VideoRequest {
-            task: Some("t2va".to_owned()),
-            ..asked
-        };
+        let asked = VideoRequest { references, ..request() };
+        assert_refused(asked.clone(), "unsupported_task", "extra_params.task", &[task]);
+        let asked = VideoRequest { task: Some("t2va".to_owned()), ..asked };
         assert_eq!(refused(asked).0, "invalid_reference_combination");
     }
 }
@@ -430,17 +268,11 @@ fn references_imply_their_task() {
 fn a_partition_for_references_runs_no_text_alone() {
     let profile = ModelProfile::released("h3", vec![Partition::Ref2va]);
     for task in [None, Some("t2va".to_owned())] {
-        let asked = VideoRequest {
-            task: task.clone(),
-            ..request()
-        };
+        let asked = VideoRequest { task: task.clone(), ..request() };
         let invalid = asked.resolve(&profile, 0).unwrap_err();
         let expected = task.unwrap_or_else(|| "ref2va".to_owned());
         assert_eq!(invalid.code, InvalidCode::UnsupportedTask);
-        assert_eq!(
-            invalid.message,
-            format!("task {expected} is not run here: this server runs no task")
-        );
+        assert_eq!(invalid.message, format!("task {expected} is not run here: this server runs no task"));
     }
 }
 

@@ -4,21 +4,12 @@ use safetensors::{Dtype, SafeTensors};
 use super::*;
 
 /// Grids of diffusers' own scheduler.
-const GOLDEN: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../tests/golden/scheduler.safetensors"
-);
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/scheduler.safetensors");
 
 fn floats(golden: &SafeTensors<'_>, name: &str) -> Vec<f32> {
     let tensor = golden.tensor(name).unwrap();
     assert_eq!(tensor.dtype(), Dtype::F32);
-    tensor
-        .data()
-        .as_chunks()
-        .0
-        .iter()
-        .map(|bytes| f32::from_le_bytes(*bytes))
-        .collect()
+    tensor.data().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
 fn assert_same_bits(ours: &[f32], golden: &[f32], name: &str) {
@@ -48,10 +39,7 @@ fn grids_equal_the_golden_ones_to_the_bit() {
 #[test]
 fn a_distilled_base_is_shifted_like_any_other() {
     let base = [0.999, 0.874, 0.749, 0.624, 0.5, 0.375, 0.25, 0.125, 0.0];
-    assert!(matches!(
-        Sigmas::from_base(&base, 1.0),
-        Err(SigmasError::Grid { points: 9 })
-    ));
+    assert!(matches!(Sigmas::from_base(&base, 1.0), Err(SigmasError::Grid { points: 9 })));
     let base = [1.0, 0.874, 0.749, 0.624, 0.5, 0.375, 0.25, 0.125, 0.0];
     let sigmas = Sigmas::from_base(&base, 10.0 / 3.0).unwrap();
     assert_eq!(sigmas.forwards(), 8);
@@ -61,23 +49,14 @@ fn a_distilled_base_is_shifted_like_any_other() {
 #[test]
 fn bad_points_and_shifts_are_named() {
     for points in [0, 1, 201, u32::MAX] {
-        assert_eq!(
-            Sigmas::shifted(points, 12.0),
-            Err(SigmasError::Points(points))
-        );
+        assert_eq!(Sigmas::shifted(points, 12.0), Err(SigmasError::Points(points)));
     }
     for shift in [0.0, -1.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
-        assert!(
-            matches!(Sigmas::shifted(50, shift), Err(SigmasError::Shift(_))),
-            "{shift}"
-        );
+        assert!(matches!(Sigmas::shifted(50, shift), Err(SigmasError::Shift(_))), "{shift}");
     }
     for shift in [1e-9, 1e300, 1e-300] {
         assert!(
-            matches!(
-                Sigmas::shifted(50, shift),
-                Err(SigmasError::Degenerate { points: 50, .. })
-            ),
+            matches!(Sigmas::shifted(50, shift), Err(SigmasError::Degenerate { points: 50, .. })),
             "{shift}: {:?}",
             Sigmas::shifted(50, shift)
         );
@@ -96,14 +75,7 @@ fn neighbours_that_a_shift_makes_equal_are_collapsed() {
 
 #[test]
 fn only_falling_grids_are_stored() {
-    for json in [
-        "[]",
-        "[1.0]",
-        "[1.0,0.5]",
-        "[1.0,0.5,0.5,0.0]",
-        "[0.5,0.0]",
-        "[1.0,1.5,0.0]",
-    ] {
+    for json in ["[]", "[1.0]", "[1.0,0.5]", "[1.0,0.5,0.5,0.0]", "[0.5,0.0]", "[1.0,1.5,0.0]"] {
         assert!(serde_json::from_str::<Sigmas>(json).is_err(), "{json}");
     }
     assert!(serde_json::from_str::<Sigmas>("[1.0,0.25,0.0]").is_ok());

@@ -37,15 +37,10 @@ fn the_stored_form_is_stable() {
 
 #[test]
 fn an_unknown_version_is_told_apart_from_a_broken_spec() {
-    let newer = spec()
-        .encode()
-        .replace(r#""version":1"#, r#""version":2,"news":[]"#);
+    let newer = spec().encode().replace(r#""version":1"#, r#""version":2,"news":[]"#);
     let error = GenerationSpec::decode(&newer).unwrap_err();
     assert!(matches!(error, SpecError::UnknownVersion { found: 2 }));
-    assert_eq!(
-        error.to_string(),
-        "generation spec has version 2, this build knows version 1"
-    );
+    assert_eq!(error.to_string(), "generation spec has version 2, this build knows version 1");
     // Even where it is read as a part of something else.
     let newer = spec().encode().replace(r#""version":1"#, r#""version":2"#);
     assert!(serde_json::from_str::<GenerationSpec>(&newer).is_err());
@@ -74,16 +69,10 @@ fn fields_that_contradict_each_other_are_refused() {
     let decode = |spec: GenerationSpec| GenerationSpec::decode(&spec.encode()).unwrap_err();
     let mut bad = spec();
     bad.partition = Partition::Ref2va;
-    assert_eq!(
-        decode(bad).to_string(),
-        "generation spec names partition ref2va for task t2va"
-    );
+    assert_eq!(decode(bad).to_string(), "generation spec names partition ref2va for task t2va");
     let mut bad = spec();
     bad.audio_sigmas = Sigmas::shifted(4, 3.0).unwrap();
-    assert_eq!(
-        decode(bad).to_string(),
-        "generation spec has 3 video sigmas and 4 audio sigmas"
-    );
+    assert_eq!(decode(bad).to_string(), "generation spec has 3 video sigmas and 4 audio sigmas");
     let mut bad = spec();
     bad.prompt.clear();
     assert!(matches!(decode(bad), SpecError::Prompt));
@@ -102,9 +91,5 @@ fn the_cost_grows_with_frames_and_steps() {
     assert!(longer.cost() > small.cost());
     assert!(finer.cost() > small.cost());
     // Two forwards of 3507 TFLOP and 1893 for the decoder.
-    assert!(
-        (small.cost().get() - 8900.0).abs() < 50.0,
-        "{}",
-        small.cost()
-    );
+    assert!((small.cost().get() - 8900.0).abs() < 50.0, "{}", small.cost());
 }

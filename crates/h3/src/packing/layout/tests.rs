@@ -21,53 +21,29 @@ fn number(value: &Value) -> u32 {
 fn sha256(bytes: impl Iterator<Item = [u8; 8]>) -> String {
     let mut hash = Sha256::new();
     bytes.for_each(|bytes| hash.update(bytes));
-    hash.finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Reads the references of a release-size case from its name, such as `ref2va image,video+sound`, and its lists of sizes.
 fn references_of(case: &Value) -> Vec<Reference> {
-    let kinds = case["name"]
-        .as_str()
-        .unwrap()
-        .strip_prefix("ref2va ")
-        .unwrap();
-    let mut grids = case["reference_latents_thw"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|thw| LatentGrid {
-            frames: number(&thw[0]),
-            height: number(&thw[1]),
-            width: number(&thw[2]),
-        });
-    let mut sounds = case["reference_audio_latents"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(number);
+    let kinds = case["name"].as_str().unwrap().strip_prefix("ref2va ").unwrap();
+    let mut grids = case["reference_latents_thw"].as_array().unwrap().iter().map(|thw| LatentGrid {
+        frames: number(&thw[0]),
+        height: number(&thw[1]),
+        width: number(&thw[2]),
+    });
+    let mut sounds = case["reference_audio_latents"].as_array().unwrap().iter().map(number);
     kinds
         .split(',')
         .map(|kind| match kind {
             "image" => {
                 let grid = grids.next().unwrap();
-                Reference::Image {
-                    height: grid.height,
-                    width: grid.width,
-                }
+                Reference::Image { height: grid.height, width: grid.width }
             }
-            "audio" => Reference::Audio {
-                latents: sounds.next().unwrap(),
-            },
+            "audio" => Reference::Audio { latents: sounds.next().unwrap() },
             "video" | "video+sound" => Reference::Video {
                 video: grids.next().unwrap(),
-                audio_latents: if kind == "video" {
-                    0
-                } else {
-                    sounds.next().unwrap()
-                },
+                audio_latents: if kind == "video" { 0 } else { sounds.next().unwrap() },
             },
             other => panic!("unknown kind {other}"),
         })
@@ -100,32 +76,22 @@ fn release_size_layouts_equal_the_golden_ones_to_the_bit() {
             let ours = layout.positions[row.parse::<usize>().unwrap()];
             let golden: [f64; 3] = serde_json::from_value(position.clone()).unwrap();
             for (a, b) in ours.iter().zip(golden) {
-                assert!(
-                    (a - b).abs() < 1e-9,
-                    "{name} row {row}: {ours:?} {golden:?}"
-                );
+                assert!((a - b).abs() < 1e-9, "{name} row {row}: {ours:?} {golden:?}");
             }
         }
         let positions = layout.positions.iter().flatten().map(|p| p.to_le_bytes());
         assert_eq!(sha256(positions), case["position_ids_f64_sha256"], "{name}");
-        let tags = layout
-            .tags
-            .iter()
-            .map(|tag| i64::from(tag.index()).to_le_bytes());
+        let tags = layout.tags.iter().map(|tag| i64::from(tag.index()).to_le_bytes());
         assert_eq!(sha256(tags), case["token_tags_i64_sha256"], "{name}");
-        for (indices, key) in [
-            (&layout.video_indices, "video_indices_first_last"),
-            (&layout.audio_indices, "audio_indices_first_last"),
-        ] {
+        for (indices, key) in
+            [(&layout.video_indices, "video_indices_first_last"), (&layout.audio_indices, "audio_indices_first_last")]
+        {
             assert_eq!(indices.first(), Some(&number(&case[key][0])), "{name}");
             assert_eq!(indices.last(), Some(&number(&case[key][1])), "{name}");
         }
         assert_eq!(
             (layout.condition_video_rows, layout.condition_audio_rows),
-            (
-                number(&case["condition_video_rows"]) as usize,
-                number(&case["condition_audio_rows"]) as usize
-            ),
+            (number(&case["condition_video_rows"]) as usize, number(&case["condition_audio_rows"]) as usize),
             "{name}"
         );
     }
@@ -141,24 +107,15 @@ impl Request<'_> {
 
     fn shape(&self, name: &str) -> Vec<u32> {
         let shape = self.0.tensor(name).unwrap().shape().to_vec();
-        shape
-            .iter()
-            .map(|size| u32::try_from(*size).unwrap())
-            .collect()
+        shape.iter().map(|size| u32::try_from(*size).unwrap()).collect()
     }
 
     fn integers(&self, name: &str) -> Vec<u32> {
-        self.data(name)
-            .into_iter()
-            .map(|bytes| u32::try_from(i64::from_le_bytes(bytes)).unwrap())
-            .collect()
+        self.data(name).into_iter().map(|bytes| u32::try_from(i64::from_le_bytes(bytes)).unwrap()).collect()
     }
 
     fn floats(&self, name: &str) -> Vec<f32> {
-        self.data(name)
-            .into_iter()
-            .map(f32::from_le_bytes)
-            .collect()
+        self.data(name).into_iter().map(f32::from_le_bytes).collect()
     }
 
     fn has(&self, name: &str) -> bool {
@@ -171,11 +128,7 @@ impl Request<'_> {
         let mut next_grid = || {
             let shape = self.shape(&format!("condition_{visual}_latent_normalized"));
             visual += 1;
-            LatentGrid {
-                frames: shape[2],
-                height: shape[3],
-                width: shape[4],
-            }
+            LatentGrid { frames: shape[2], height: shape[3], width: shape[4] }
         };
         let mut next_sound = || {
             let rows = self.shape(&format!("audio_condition_{sound}_rows"))[0];
@@ -191,20 +144,11 @@ impl Request<'_> {
                 match medium["kind"].as_str().unwrap() {
                     "image" => {
                         let grid = next_grid();
-                        Reference::Image {
-                            height: grid.height,
-                            width: grid.width,
-                        }
+                        Reference::Image { height: grid.height, width: grid.width }
                     }
-                    "audio" => Reference::Audio {
-                        latents: next_sound(),
-                    },
+                    "audio" => Reference::Audio { latents: next_sound() },
                     _ => Reference::Video {
-                        audio_latents: if medium["audio_tensor"].is_string() {
-                            next_sound()
-                        } else {
-                            0
-                        },
+                        audio_latents: if medium["audio_tensor"].is_string() { next_sound() } else { 0 },
                         video: next_grid(),
                     },
                 }
@@ -232,11 +176,7 @@ fn request_layouts_and_timesteps_equal_the_golden_ones_to_the_bit() {
         let resolved = &case["resolved"];
         let canvas = Canvas::new(number(&resolved["width"]), number(&resolved["height"])).unwrap();
         let frames = FrameCount::new(number(&resolved["num_frames"])).unwrap();
-        let text: Vec<ModalityTag> = golden
-            .integers("text_token_tags")
-            .into_iter()
-            .map(tag)
-            .collect();
+        let text: Vec<ModalityTag> = golden.integers("text_token_tags").into_iter().map(tag).collect();
         let (anchors, references);
         let conditions = match case["task"].as_str().unwrap() {
             "t2va" => Conditions::None,
@@ -245,13 +185,11 @@ fn request_layouts_and_timesteps_equal_the_golden_ones_to_the_bit() {
                     .as_array()
                     .unwrap()
                     .iter()
-                    .map(
-                        |index| match case["media"][number(index) as usize]["role"].as_str() {
-                            Some("first") => Anchor::First,
-                            Some("last") => Anchor::Last,
-                            other => panic!("unknown role {other:?}"),
-                        },
-                    )
+                    .map(|index| match case["media"][number(index) as usize]["role"].as_str() {
+                        Some("first") => Anchor::First,
+                        Some("last") => Anchor::Last,
+                        other => panic!("unknown role {other:?}"),
+                    })
                     .collect::<Vec<_>>();
                 Conditions::Keyframes(&anchors)
             }
@@ -262,68 +200,25 @@ fn request_layouts_and_timesteps_equal_the_golden_ones_to_the_bit() {
         };
         let layout = PackedLayout::new(&text, conditions, Target::new(canvas, frames)).unwrap();
 
-        let positions: Vec<[u8; 8]> = layout
-            .positions
-            .iter()
-            .flatten()
-            .map(|p| p.to_le_bytes())
-            .collect();
-        assert!(
-            positions == golden.data("position_ids"),
-            "{name}: positions"
-        );
+        let positions: Vec<[u8; 8]> = layout.positions.iter().flatten().map(|p| p.to_le_bytes()).collect();
+        assert!(positions == golden.data("position_ids"), "{name}: positions");
         let tags: Vec<u32> = layout.tags.iter().map(|tag| tag.index()).collect();
         assert_eq!(tags, golden.integers("token_tags"), "{name}");
-        assert_eq!(
-            layout.video_indices,
-            golden.integers("video_indices"),
-            "{name}"
-        );
-        assert_eq!(
-            layout.audio_indices,
-            golden.integers("audio_indices"),
-            "{name}"
-        );
-        assert_eq!(
-            (0..layout.text_rows as u32).collect::<Vec<_>>(),
-            golden.integers("text_indices"),
-            "{name}"
-        );
-        assert_eq!(
-            golden.integers("num_condition_video_rows"),
-            [layout.condition_video_rows as u32],
-            "{name}"
-        );
-        assert_eq!(
-            golden.integers("num_condition_audio_rows"),
-            [layout.condition_audio_rows as u32],
-            "{name}"
-        );
+        assert_eq!(layout.video_indices, golden.integers("video_indices"), "{name}");
+        assert_eq!(layout.audio_indices, golden.integers("audio_indices"), "{name}");
+        assert_eq!((0..layout.text_rows as u32).collect::<Vec<_>>(), golden.integers("text_indices"), "{name}");
+        assert_eq!(golden.integers("num_condition_video_rows"), [layout.condition_video_rows as u32], "{name}");
+        assert_eq!(golden.integers("num_condition_audio_rows"), [layout.condition_audio_rows as u32], "{name}");
         assert_eq!(layout.rows() as u32, number(&resolved["rows"]), "{name}");
 
-        let steps = golden
-            .floats("timesteps")
-            .into_iter()
-            .zip(golden.floats("audio_timesteps"));
+        let steps = golden.floats("timesteps").into_iter().zip(golden.floats("audio_timesteps"));
         for (step, (t_video, t_audio)) in steps.enumerate() {
             let timesteps = layout.timesteps(t_video, t_audio);
             let key = |leaf: &str| format!("step{step}.{leaf}");
-            assert_eq!(
-                timesteps.unique,
-                golden.floats(&key("unique_timesteps")),
-                "{name} step {step}"
-            );
-            assert_eq!(
-                timesteps.indices,
-                golden.integers(&key("timestep_indices")),
-                "{name} step {step}"
-            );
+            assert_eq!(timesteps.unique, golden.floats(&key("unique_timesteps")), "{name} step {step}");
+            assert_eq!(timesteps.indices, golden.integers(&key("timestep_indices")), "{name} step {step}");
             if step == 0 && golden.has("dit.adaln_indices") {
-                assert_eq!(
-                    timesteps.modulation_rows(&layout.tags),
-                    golden.integers("dit.adaln_indices"),
-                    "{name}"
-                );
+                assert_eq!(timesteps.modulation_rows(&layout.tags), golden.integers("dit.adaln_indices"), "{name}");
             }
         }
     }
@@ -331,24 +226,11 @@ fn request_layouts_and_timesteps_equal_the_golden_ones_to_the_bit() {
 
 #[test]
 fn grids_and_keyframes_that_cannot_be_packed_are_named() {
-    let target = |frames, height, width| Target {
-        video: LatentGrid {
-            frames,
-            height,
-            width,
-        },
-        audio_latents: 37,
-    };
+    let target = |frames, height, width| Target { video: LatentGrid { frames, height, width }, audio_latents: 37 };
     for bad in [target(0, 4, 4), target(7, 3, 4), target(7, 4, 0)] {
-        assert_eq!(
-            PackedLayout::new(&[], Conditions::None, bad),
-            Err(LayoutError::Grid(bad.video))
-        );
+        assert_eq!(PackedLayout::new(&[], Conditions::None, bad), Err(LayoutError::Grid(bad.video)));
     }
-    let references = [Reference::Image {
-        height: 5,
-        width: 4,
-    }];
+    let references = [Reference::Image { height: 5, width: 4 }];
     let error = PackedLayout::new(&[], Conditions::References(&references), target(7, 4, 4));
     assert_eq!(
         error.unwrap_err().to_string(),
@@ -366,10 +248,7 @@ fn grids_and_keyframes_that_cannot_be_packed_are_named() {
         );
     }
     let huge = target(u32::MAX, 1 << 15, 1 << 15);
-    assert!(matches!(
-        PackedLayout::new(&[], Conditions::None, huge),
-        Err(LayoutError::TooManyRows(_))
-    ));
+    assert!(matches!(PackedLayout::new(&[], Conditions::None, huge), Err(LayoutError::TooManyRows(_))));
 }
 
 fn any_reference() -> impl Strategy<Value = Reference> {
@@ -378,14 +257,7 @@ fn any_reference() -> impl Strategy<Value = Reference> {
         (side(), side()).prop_map(|(height, width)| Reference::Image { height, width }),
         (1u32..60).prop_map(|latents| Reference::Audio { latents }),
         (1u32..40, side(), side(), 0u32..60).prop_map(|(frames, height, width, audio_latents)| {
-            Reference::Video {
-                video: LatentGrid {
-                    frames,
-                    height,
-                    width,
-                },
-                audio_latents,
-            }
+            Reference::Video { video: LatentGrid { frames, height, width }, audio_latents }
         }),
     ]
 }
