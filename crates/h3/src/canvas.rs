@@ -38,27 +38,27 @@ impl Canvas {
         }
     }
 
-    /// Gives the width in pixels.
+    /// Returns the width in pixels.
     pub fn width(self) -> u32 {
         self.width
     }
 
-    /// Gives the height in pixels.
+    /// Returns the height in pixels.
     pub fn height(self) -> u32 {
         self.height
     }
 
-    /// Gives the area in pixels.
+    /// Returns the area in pixels.
     pub fn pixels(self) -> u64 {
         u64::from(self.width) * u64::from(self.height)
     }
 
-    /// Gives the height in latents of the video VAE.
+    /// Returns the height in latents of the video VAE.
     pub fn latent_height(self) -> u32 {
         self.height / Self::LATENT_STRIDE
     }
 
-    /// Gives the width in latents of the video VAE.
+    /// Returns the width in latents of the video VAE.
     pub fn latent_width(self) -> u32 {
         self.width / Self::LATENT_STRIDE
     }
@@ -137,9 +137,9 @@ pub enum CanvasError {
 impl GeometryProfile {
     /// Derives the canvas of a ratio of width to height.
     ///
-    /// The short edge starts at `canvas_short_edge`; an area above `canvas_max_pixels` scales both sides down to it; then each
-    /// side is rounded to the nearest `canvas_multiple`, halves to even, and at least one. As rounding comes last, the
-    /// area may end slightly above `canvas_max_pixels`.
+    /// The short edge starts at `canvas_short_edge`; an area above `canvas_max_pixels` scales both sides down to it;
+    /// then each side is rounded to the nearest `canvas_multiple`, halves to even, and at least one. As rounding comes
+    /// last, the area may end slightly above `canvas_max_pixels`.
     ///
     /// Errors: [`CanvasError::AspectRatio`] outside 1:4 to 4:1.  Source: diffusers 0.42.1 `resolve_canvas_size`.
     pub fn canvas(&self, ratio: f64) -> Result<Canvas, CanvasError> {
@@ -160,9 +160,9 @@ impl GeometryProfile {
 
     /// Makes a canvas of the sides that a request asks for, in pixels.
     ///
-    /// Both are floored to `canvas_multiple`. The result must not vanish, must lie between 1:4 and 4:1, and must cover at
-    /// most `canvas_max_pixels`, except that a canvas which [`GeometryProfile::canvas`] itself gives for some ratio is
-    /// always accepted: 1408x736 is what the ratio 1.91 rounds to, and asking for it by name means the same thing.
+    /// Both are floored to `canvas_multiple`. The result must not vanish, must lie between 1:4 and 4:1, and must cover
+    /// at most `canvas_max_pixels`, except that a canvas which [`GeometryProfile::canvas`] itself gives for some ratio
+    /// is always accepted: 1408x736 is what the ratio 1.91 rounds to, and asking for it by name means the same thing.
     ///
     /// Errors: [`CanvasError::TooSmall`], [`CanvasError::Ratio`], [`CanvasError::TooLarge`].
     pub fn explicit_canvas(&self, width: u64, height: u64) -> Result<Canvas, CanvasError> {
@@ -194,10 +194,10 @@ impl GeometryProfile {
         (units * multiple) as u32
     }
 
-    /// Says whether an area-limited ratio rounds to this canvas.
+    /// Tells whether an area-limited ratio rounds to this canvas.
     ///
-    /// Scaled to the area limit M, the ratio a has sides sqrt(M·a) and sqrt(M/a). Each side fixes an interval of ratios that
-    /// round to it; the middle of what both have in common decides, by running the rule itself.
+    /// Scaled to the area limit M, the ratio a has sides sqrt(M·a) and sqrt(M/a). Each side fixes an interval of
+    /// ratios that round to it; the middle of what both have in common decides, by running the rule itself.
     fn is_canvas_of_some_ratio(&self, canvas: Canvas) -> bool {
         let max_pixels = self.canvas_max_pixels as f64;
         let half = f64::from(self.canvas_multiple) / 2.0;
@@ -233,12 +233,12 @@ impl AspectRatio {
         Self { width, height }
     }
 
-    /// Gives width over height.
+    /// Returns width over height.
     pub fn value(self) -> f64 {
         f64::from(self.width) / f64::from(self.height)
     }
 
-    /// Says whether a text asks for the ratio of the input picture, which a task without one does not have.
+    /// Tells whether a text asks for the ratio of the input picture, which a task without one does not have.
     pub fn is_adaptive(text: &str) -> bool {
         matches!(text.trim().to_ascii_lowercase().as_str(), "adaptive" | "auto")
     }

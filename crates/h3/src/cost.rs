@@ -1,8 +1,8 @@
 //! What a run takes, in floating-point operations.
 //!
-//! Counted are the linear layers and the attention of the transformer's blocks and of the video decoder, which are nearly all of
-//! a run: the text encoder, the token refiner and the audio decoder are left out (some TFLOP together, against thousands).
-//! A multiply-add counts as two operations.
+//! Counted are the linear layers and the attention of the transformer's blocks and of the video decoder, which are
+//! nearly all of a run: the text encoder, the token refiner and the audio decoder are left out (some TFLOP together,
+//! against thousands). A multiply-add counts as two operations.
 
 use std::fmt;
 use std::ops::{Add, Mul};
@@ -18,7 +18,7 @@ use crate::frames::FrameCount;
 pub struct Tflop(f64);
 
 impl Tflop {
-    /// Gives the number in units of 10^12.
+    /// Returns the number in units of 10^12.
     pub fn get(self) -> f64 {
         self.0
     }
@@ -64,7 +64,7 @@ pub struct BlockStack {
 }
 
 impl BlockStack {
-    /// Gives the cost of one pass of `rows` rows: `2·S·(3HI + IH + 3HF) + 4·S²·I` per block.
+    /// Returns the cost of one pass of `rows` rows: `2·S·(3HI + IH + 3HF) + 4·S²·I` per block.
     pub fn forward(&self, rows: usize) -> Tflop {
         let [hidden, inner, ffn] = [self.hidden, self.inner, self.ffn].map(f64::from);
         let rows = rows as f64;
@@ -110,15 +110,16 @@ impl VideoDecoder {
         (frames.latent_frames() + Self::TOKEN_DROP).div_ceil(Self::CHUNK_STRIDE) - 1
     }
 
-    /// Gives the cost of decoding a whole video.
+    /// Returns the cost of decoding a whole video.
     pub fn decode(&self, canvas: Canvas, frames: FrameCount) -> Tflop {
         let latents = |side: u32| side.min(self.tile) / Self::LATENT_STRIDE;
         let tokens = Self::CHUNK_LATENTS * latents(canvas.height()) * latents(canvas.width());
         let ends = f64::from(self.latent_channels + self.token_values);
         let projections = 2.0 * f64::from(tokens) * f64::from(self.blocks.hidden) * ends;
         let piece = self.blocks.forward((tokens + Self::EXTRA_TOKENS) as usize) + Tflop::from_flop(projections);
-        let pieces = self.tiles(canvas.height()) * self.tiles(canvas.width()) * self.chunks(frames);
-        piece * f64::from(pieces)
+        let [down, across, chunks] =
+            [self.tiles(canvas.height()), self.tiles(canvas.width()), self.chunks(frames)].map(f64::from);
+        piece * (down * across * chunks)
     }
 }
 
@@ -132,7 +133,7 @@ pub struct CostModel {
 }
 
 impl CostModel {
-    /// Gives the sizes of the released checkpoints.
+    /// Returns the sizes of the released checkpoints.
     pub fn released() -> Self {
         Self {
             transformer: BlockStack { hidden: 5376, inner: 7168, ffn: 14336, layers: 50 },
@@ -146,7 +147,7 @@ impl CostModel {
         }
     }
 
-    /// Gives the cost of a run: `forwards` passes of `rows` packed rows, and the decoding of the video.
+    /// Returns the cost of a run: `forwards` passes of `rows` packed rows, and the decoding of the video.
     pub fn generation(&self, rows: usize, forwards: usize, canvas: Canvas, frames: FrameCount) -> Tflop {
         self.transformer.forward(rows) * forwards as f64 + self.video_decoder.decode(canvas, frames)
     }

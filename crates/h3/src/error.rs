@@ -52,7 +52,7 @@ pub enum InvalidCode {
 }
 
 impl InvalidCode {
-    /// Gives the slug that the API's `error.code` carries.
+    /// Returns the slug that the API's `error.code` carries.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::MissingRequiredParameter => "missing_required_parameter",

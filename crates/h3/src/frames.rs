@@ -21,6 +21,8 @@ const SAMPLES_PER_AUDIO_LATENT: u32 = 800;
 
 /// A number of frames that the video VAE can decode: `17n + 5` with `n >= 1`.
 ///
+/// The greatest is an hour, so that everything counted from it fits 32 bits.
+///
 /// Five frames (`n = 0`) are two latents, from which the decoder's overlapping chunks give nothing: 22 is the least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
@@ -30,11 +32,14 @@ impl FrameCount {
     /// The least number of frames.
     pub const MIN: Self = Self(CLIP_FRAMES + TAIL_FRAMES);
 
+    /// The greatest number of frames: the last on the lattice within an hour.
+    pub const MAX: Self = Self((3600 * FPS - TAIL_FRAMES) / CLIP_FRAMES * CLIP_FRAMES + TAIL_FRAMES);
+
     /// Takes a number that is on the lattice already.
     ///
     /// Errors: [`NotOnFrameLattice`] otherwise.
     pub fn new(frames: u32) -> Result<Self, NotOnFrameLattice> {
-        if frames >= Self::MIN.0 && frames % CLIP_FRAMES == TAIL_FRAMES {
+        if (Self::MIN.0..=Self::MAX.0).contains(&frames) && frames % CLIP_FRAMES == TAIL_FRAMES {
             Ok(Self(frames))
         } else {
             Err(NotOnFrameLattice(frames))
@@ -43,10 +48,9 @@ impl FrameCount {
 
     /// Finds the least number on the lattice that is not below `frames`.
     ///
-    /// Saturates at the greatest number on the lattice that fits 32 bits.
+    /// Saturates at [`FrameCount::MAX`].
     pub fn snap_up(frames: u32) -> Self {
-        const GREATEST_CLIPS: u32 = (u32::MAX - TAIL_FRAMES) / CLIP_FRAMES;
-        let clips = frames.saturating_sub(TAIL_FRAMES).div_ceil(CLIP_FRAMES).clamp(1, GREATEST_CLIPS);
+        let clips = frames.min(Self::MAX.0).saturating_sub(TAIL_FRAMES).div_ceil(CLIP_FRAMES).max(1);
         Self(clips * CLIP_FRAMES + TAIL_FRAMES)
     }
 
@@ -72,29 +76,29 @@ impl FrameCount {
         u32::try_from(frames).map(Self::snap_up).map_err(|_| error)
     }
 
-    /// Gives the number of frames.
+    /// Returns the number of frames.
     pub fn get(self) -> u32 {
         self.0
     }
 
-    /// Gives the number of latent frames of the video VAE.
+    /// Returns the number of latent frames of the video VAE.
     pub fn latent_frames(self) -> u32 {
         (self.0 - TAIL_FRAMES) / CLIP_FRAMES * CLIP_LATENTS + TAIL_LATENTS
     }
 
-    /// Gives the number of audio latents per channel.
+    /// Returns the number of audio latents per channel.
     pub fn audio_latents(self) -> u32 {
         (self.seconds() * AUDIO_LATENTS_PER_SECOND).round_ties_even() as u32
     }
 
-    /// Gives the number of audio samples per channel that the audio VAE decodes, at 32 kHz.
+    /// Returns the number of audio samples per channel that the audio VAE decodes, at 32 kHz.
     ///
     /// That is up to one latent more or less than the video lasts; it is cut to the video when both are muxed.
     pub fn audio_samples(self) -> u32 {
         self.audio_latents() * SAMPLES_PER_AUDIO_LATENT
     }
 
-    /// Gives the duration in seconds.
+    /// Returns the duration in seconds.
     pub fn seconds(self) -> f64 {
         f64::from(self.0) / f64::from(FPS)
     }
@@ -127,7 +131,10 @@ fn check_duration(seconds: f64, geometry: &GeometryProfile) -> Result<(), Durati
 
 /// Says that a number of frames is not one that the video VAE can decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("number of frames must be 17n + 5 and at least 22, got {0}")]
+#[error(
+    "number of frames must be 17n + 5 and between {min} and {max}, got {0}",
+    min = FrameCount::MIN, max = FrameCount::MAX
+)]
 pub struct NotOnFrameLattice(pub u32);
 
 /// Says that a duration is outside what the checkpoint generates.

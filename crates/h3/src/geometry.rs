@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::canvas::Canvas;
+use crate::frames::FrameCount;
 
 /// The limits of canvas and duration that come with a checkpoint; the tiny checkpoints shrink them.
 ///
@@ -25,7 +26,7 @@ pub struct GeometryProfile {
 }
 
 impl GeometryProfile {
-    /// Gives the geometry of the released checkpoints: the 768x1344 class, 4 to 15 seconds.
+    /// Returns the geometry of the released checkpoints: the 768x1344 class, 4 to 15 seconds.
     pub fn released() -> Self {
         Self {
             canvas_short_edge: 768,
@@ -60,7 +61,7 @@ impl GeometryProfile {
             return Err(GeometryError::ReferenceShortEdge);
         }
         let (min, max) = (self.min_duration_seconds, self.max_duration_seconds);
-        if !(min.is_finite() && max.is_finite() && 0.0 < min && min <= max) {
+        if !(0.0 < min && min <= max && max <= FrameCount::MAX.seconds()) {
             return Err(GeometryError::Durations { min, max });
         }
         Ok(())
@@ -92,8 +93,11 @@ pub enum GeometryError {
     /// Reference images would vanish.
     #[error("reference_image_short_edge must be positive, got 0")]
     ReferenceShortEdge,
-    /// The range of durations is empty or not made of numbers.
-    #[error("min_duration_seconds and max_duration_seconds must be finite with 0 < min <= max, got {min} and {max}")]
+    /// The range of durations is empty, not made of numbers, or reaches beyond an hour.
+    #[error(
+        "min_duration_seconds and max_duration_seconds must satisfy 0 < min <= max <= {most}, got {min} and {max}",
+        most = FrameCount::MAX.seconds()
+    )]
     Durations {
         /// The least duration of the profile.
         min: f64,
@@ -126,7 +130,7 @@ mod tests {
         let mut g = released();
         g.reference_image_short_edge = 0;
         assert_eq!(g.check(), Err(GeometryError::ReferenceShortEdge));
-        for (min, max) in [(0.0, 15.0), (f64::NAN, 15.0), (4.0, f64::INFINITY), (5.0, 4.0)] {
+        for (min, max) in [(0.0, 15.0), (f64::NAN, 15.0), (4.0, f64::INFINITY), (5.0, 4.0), (4.0, 3601.0)] {
             let mut g = released();
             (g.min_duration_seconds, g.max_duration_seconds) = (min, max);
             assert!(matches!(g.check(), Err(GeometryError::Durations { .. })));

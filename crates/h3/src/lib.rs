@@ -1,4 +1,5 @@
-//! What MiniMax-H3 accepts and produces: tasks, canvases, the frame lattice, sigma grids, the packed layout and their cost.
+//! What MiniMax-H3 accepts and produces: tasks, canvases, the frame lattice, sigma grids, the packed layout and their
+//! cost.
 //!
 //! Everything here is pure arithmetic: no I/O, no tensors, no async. The API and the engine share it, so a request that
 //! the API accepts is one that the engine can run. A request travels through it once:
@@ -7,7 +8,7 @@
 //! 2. [`VideoRequest::resolve`] checks it against the [`ModelProfile`] of the loaded checkpoint and answers with a
 //!    [`GenerationSpec`], or with one [`Invalid`] that names the field and the rule;
 //! 3. the stored, versioned [`GenerationSpec`] is all that a worker reads: nothing is derived again;
-//! 4. [`packing::PackedLayout`] orders the rows of the transformer's sequence for it, and [`cost`] says what it will take.
+//! 4. [`packing::PackedLayout`] orders the rows of the transformer's sequence for it; [`cost`] says what it will take.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may fail by panicking where its premise is broken"))]
 
 mod canvas;

@@ -25,7 +25,7 @@ pub struct ModelProfile {
 }
 
 impl ModelProfile {
-    /// Gives the profile of a released checkpoint with the given partitions.
+    /// Returns the profile of a released checkpoint with the given partitions.
     pub fn released(name: impl Into<String>, partitions: Vec<Partition>) -> Self {
         Self {
             name: name.into(),
@@ -37,7 +37,7 @@ impl ModelProfile {
         }
     }
 
-    /// Says whether the weights for a task are present.
+    /// Tells whether the weights for a task are present.
     pub fn serves(&self, task: Task) -> bool {
         self.partitions.contains(&task.partition())
     }
@@ -54,7 +54,7 @@ pub struct Shifts {
 }
 
 impl Shifts {
-    /// Gives the released shifts: 12 for video and 3 for audio.
+    /// Returns the released shifts: 12 for video and 3 for audio.
     pub fn released() -> Self {
         Self { video: 12.0, audio: 3.0 }
     }
@@ -71,7 +71,7 @@ pub struct Defaults {
 }
 
 impl Defaults {
-    /// Gives the released defaults: 209 frames (124 with references) and 50 sigma points.
+    /// Returns the released defaults: 209 frames (124 with references) and 50 sigma points.
     pub fn released() -> Self {
         let long = FrameCount::snap_up(209);
         Self {
@@ -94,12 +94,12 @@ pub struct TaskFrames {
 }
 
 impl TaskFrames {
-    /// Gives the same number for every task.
+    /// Returns the same number for every task.
     pub fn all(frames: FrameCount) -> Self {
         Self { t2va: frames, fl2va: frames, ref2va: frames }
     }
 
-    /// Gives the number for one task.
+    /// Returns the number for one task.
     pub fn of(&self, task: Task) -> FrameCount {
         match task {
             Task::T2va => self.t2va,

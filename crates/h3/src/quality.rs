@@ -22,7 +22,7 @@ impl Quality {
     /// Holds the values that a request may name.
     pub const REQUESTABLE: [Self; 2] = [Self::Lossless, Self::High];
 
-    /// Gives the name that the API echoes: `default`, `high` or `lossless`.
+    /// Returns the name that the API echoes: `default`, `high` or `lossless`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Default => "default",

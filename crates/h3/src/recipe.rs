@@ -24,7 +24,7 @@ impl Recipe {
     /// Holds both recipes.
     pub const ALL: [Self; 2] = [Self::Release, Self::Diffusers];
 
-    /// Gives the name that settings and specs use: `release` or `diffusers`.
+    /// Returns the name that settings and specs use: `release` or `diffusers`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Release => "release",

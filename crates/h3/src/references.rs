@@ -26,12 +26,12 @@ impl ReferenceCounts {
     /// The most references of [`Task::Ref2va`] in all.
     pub const MAX_TOTAL: u32 = 12;
 
-    /// Gives the number of references of all kinds.
+    /// Returns the number of references of all kinds.
     pub fn total(self) -> u32 {
         self.images.saturating_add(self.videos).saturating_add(self.audios)
     }
 
-    /// Gives the task that a request means which names none.
+    /// Returns the task that a request means which names none.
     pub fn implied_task(self) -> Task {
         if self.videos > 0 || self.audios > 0 {
             Task::Ref2va
@@ -44,8 +44,8 @@ impl ReferenceCounts {
 
     /// Checks that the references go with the task.
     ///
-    /// Errors: `invalid_reference_combination` for any reference with T2VA, and for FL2VA without one or two pictures or
-    /// with anything else; for Ref2VA `reference_required` without a picture or video, and `too_many_references`.
+    /// Errors: `invalid_reference_combination` for any reference with T2VA, and for FL2VA without one or two pictures
+    /// or with anything else; for Ref2VA `reference_required` without a picture or video, and `too_many_references`.
     pub fn check(self, task: Task) -> Result<(), Invalid> {
         match task {
             Task::T2va => self.check_none(),

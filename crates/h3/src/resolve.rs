@@ -19,8 +19,8 @@ const MAX_PROMPT_CHARS: usize = 7000;
 impl VideoRequest {
     /// Turns the request into the specification of a run, or names the first rule that it breaks.
     ///
-    /// `random_seed` is used when the request has no seed; the specification shows which one was taken. A negative seed is
-    /// stored by its two's complement, as PyTorch takes it; only the low 32 bits reach the generator.
+    /// `random_seed` is used when the request has no seed; the specification shows which one was taken. A negative
+    /// seed is stored by its two's complement, as PyTorch takes it; only the low 32 bits reach the generator.
     ///
     /// Errors: an [`Invalid`] that names the field, the rule and the value.
     pub fn resolve(&self, profile: &ModelProfile, random_seed: u64) -> Result<GenerationSpec, Invalid> {
@@ -145,7 +145,7 @@ impl VideoRequest {
         Err(Invalid::new(InvalidCode::InvalidAspectRatio, "aspect_ratio", message))
     }
 
-    /// Gives `width` and `height`, or neither.
+    /// Returns `width` and `height`, or neither.
     fn sides(&self) -> Result<Option<(u64, u64)>, Invalid> {
         let alone = |missing: &str, given: &str, value: i64| {
             Invalid::value(missing, format!("{missing} must be given together with {given}, got {given} {value} alone"))

@@ -15,8 +15,8 @@ impl Sigmas {
     /// The greatest number of points a request may ask for.
     pub const MAX_POINTS: u32 = 200;
 
-    /// How far the first sigma may be from 1: the shift is computed in F32 and need not return 1 exactly.
-    const START_TOLERANCE: f32 = 1e-4;
+    /// How far the first sigma may be from 1: distilled base levels start at 0.999.
+    const START_TOLERANCE: f32 = 2e-3;
 
     /// Makes the grid of `points` equidistant levels, pushed towards noise by `shift`.
     ///
@@ -34,7 +34,8 @@ impl Sigmas {
     ///
     /// Each level b becomes s·b / (1 + (s-1)·b) in F32; equal neighbours that this makes are collapsed.
     ///
-    /// Errors: [`SigmasError::Grid`] unless `base` falls strictly from 1 to 0; otherwise as [`Sigmas::shifted`].
+    /// Errors: [`SigmasError::Grid`] unless `base` falls strictly from 1, or 0.999, to 0; otherwise as
+    /// [`Sigmas::shifted`].
     pub fn from_base(base: &[f32], shift: f64) -> Result<Self, SigmasError> {
         check_grid(base)?;
         if !(shift.is_finite() && shift > 0.0) {
@@ -48,22 +49,22 @@ impl Sigmas {
         Ok(Self(values))
     }
 
-    /// Gives the number of points.
+    /// Returns the number of points.
     pub fn points(&self) -> usize {
         self.0.len()
     }
 
-    /// Gives the number of forwards: one less than the points.
+    /// Returns the number of forwards: one less than the points.
     pub fn forwards(&self) -> usize {
         self.0.len() - 1
     }
 
-    /// Gives the levels, from about 1 to exactly 0.
+    /// Returns the levels, from about 1 to exactly 0.
     pub fn values(&self) -> &[f32] {
         &self.0
     }
 
-    /// Gives what the transformer is told at each forward: `1 - sigma` in F32, without the last level.
+    /// Returns what the transformer is told at each forward: `1 - sigma` in F32, without the last level.
     pub fn timesteps(&self) -> Vec<f32> {
         self.0[..self.forwards()].iter().map(|sigma| 1.0 - sigma).collect()
     }

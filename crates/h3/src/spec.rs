@@ -57,8 +57,8 @@ impl GenerationSpec {
 
     /// Reads a specification from JSON.
     ///
-    /// Errors: [`SpecError::UnknownVersion`] before anything else is looked at, so that a newer build's specification is
-    /// told apart from a broken one; [`SpecError::Malformed`]; and what [`GenerationSpec::check`] refuses.
+    /// Errors: [`SpecError::UnknownVersion`] before anything else is looked at, so that a newer build's specification
+    /// is told apart from a broken one; [`SpecError::Malformed`]; and what [`GenerationSpec::check`] refuses.
     pub fn decode(json: &str) -> Result<Self, SpecError> {
         #[derive(Deserialize)]
         struct Version {
@@ -89,12 +89,12 @@ impl GenerationSpec {
         self.geometry.check().map_err(SpecError::Geometry)
     }
 
-    /// Gives the number of forwards of the transformer.
+    /// Returns the number of forwards of the transformer.
     pub fn forwards(&self) -> usize {
         self.video_sigmas.forwards()
     }
 
-    /// Gives the shape of what is generated, in latents.
+    /// Returns the shape of what is generated, in latents.
     pub fn target(&self) -> Target {
         Target::new(self.canvas, self.num_frames)
     }

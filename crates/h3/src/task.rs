@@ -21,7 +21,7 @@ impl Task {
     /// Holds every task, in the order in which messages list them.
     pub const ALL: [Self; 3] = [Self::T2va, Self::Fl2va, Self::Ref2va];
 
-    /// Gives the name that requests use: `t2va`, `fl2va` or `ref2va`.
+    /// Returns the name that requests use: `t2va`, `fl2va` or `ref2va`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::T2va => "t2va",
@@ -30,7 +30,7 @@ impl Task {
         }
     }
 
-    /// Gives the transformer weights that serve the task.
+    /// Returns the transformer weights that serve the task.
     pub fn partition(self) -> Partition {
         match self {
             Self::T2va | Self::Fl2va => Partition::Fl2va,
@@ -72,7 +72,7 @@ impl Partition {
     /// Holds both partitions.
     pub const ALL: [Self; 2] = [Self::Fl2va, Self::Ref2va];
 
-    /// Gives the name that settings and specs use: `fl2va` or `ref2va`.
+    /// Returns the name that settings and specs use: `fl2va` or `ref2va`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Fl2va => "fl2va",

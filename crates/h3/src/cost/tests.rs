@@ -49,3 +49,10 @@ fn a_run_is_its_forwards_and_its_decoding() {
     assert!((cost - expected).abs() < 1e-6);
     assert_eq!(model.generation(37_810, 49, canvas, frames).to_string(), "173711 TFLOP");
 }
+
+#[test]
+fn the_largest_canvas_has_a_cost() {
+    let side = u32::MAX / Canvas::MULTIPLE * Canvas::MULTIPLE;
+    let cost = CostModel::released().generation(1, 1, canvas(side, side), FrameCount::MAX);
+    assert!(cost.get().is_finite() && cost.get() > 1e12, "{cost}");
+}

@@ -46,14 +46,14 @@ fn durations_are_checked_before_snapping() {
 fn only_the_lattice_is_stored() {
     let count: FrameCount = serde_json::from_str("124").unwrap();
     assert_eq!(serde_json::to_string(&count).unwrap(), "124");
-    for json in ["123", "5", "0", "-5", "124.5"] {
+    for json in ["123", "5", "0", "-5", "124.5", "4294967292"] {
         assert!(serde_json::from_str::<FrameCount>(json).is_err(), "{json}");
     }
 }
 
 proptest! {
     #[test]
-    fn snapping_finds_the_least_lattice_point_not_below(frames in 0u32..100_000) {
+    fn snapping_finds_the_least_lattice_point_not_below(frames in 0u32..=FrameCount::MAX.get()) {
         let snapped = FrameCount::snap_up(frames);
         prop_assert_eq!(snapped.get() % 17, 5);
         prop_assert!(snapped >= FrameCount::MIN && snapped.get() >= frames);
@@ -67,6 +67,9 @@ proptest! {
     fn snapping_keeps_order_and_never_overflows(a in any::<u32>(), b in any::<u32>()) {
         let (low, high) = (a.min(b), a.max(b));
         prop_assert!(FrameCount::snap_up(low) <= FrameCount::snap_up(high));
+        let snapped = FrameCount::snap_up(high);
+        prop_assert_eq!(FrameCount::new(snapped.get()), Ok(snapped));
+        prop_assert_eq!(u64::from(snapped.audio_samples()), 800 * u64::from(snapped.audio_latents()));
     }
 
     #[test]

@@ -20,14 +20,14 @@ pub struct LatentGrid {
 }
 
 impl LatentGrid {
-    /// Gives the number of packed rows of one frame: a patch takes two by two latents.
+    /// Returns the number of packed rows of one frame: a patch takes two by two latents.
     pub fn rows_per_frame(self) -> usize {
         (self.height / PATCH) as usize * (self.width / PATCH) as usize
     }
 
-    /// Gives the number of packed rows.
+    /// Returns the number of packed rows; more than a sequence could have saturate.
     pub fn rows(self) -> usize {
-        self.frames as usize * self.rows_per_frame()
+        (self.frames as usize).saturating_mul(self.rows_per_frame())
     }
 }
 
@@ -41,7 +41,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Gives the latents of a canvas and a number of frames.
+    /// Returns the latents of a canvas and a number of frames.
     pub fn new(canvas: Canvas, num_frames: FrameCount) -> Self {
         Self {
             video: LatentGrid {
@@ -53,9 +53,9 @@ impl Target {
         }
     }
 
-    /// Gives the number of packed rows, audio and video together.
+    /// Returns the number of packed rows, audio and video together.
     pub fn rows(self) -> usize {
-        audio_rows(self.audio_latents) + self.video.rows()
+        audio_rows(self.audio_latents).saturating_add(self.video.rows())
     }
 }
 
@@ -121,7 +121,7 @@ pub enum Conditions<'a> {
     References(&'a [Reference]),
 }
 
-/// Gives the number of packed rows of an audio track.
+/// Returns the number of packed rows of an audio track.
 pub(super) fn audio_rows(latents: u32) -> usize {
     latents as usize * AUDIO_CHANNELS as usize
 }

@@ -18,16 +18,16 @@ pub(super) struct SpatialGrid {
 
 impl SpatialGrid {
     pub(super) fn new(grid: LatentGrid) -> Self {
-        let side = f64::from(grid.height * grid.width).sqrt();
+        let side = (f64::from(grid.height) * f64::from(grid.width)).sqrt();
         Self { heights: axis(grid.height, side), widths: axis(grid.width, side) }
     }
 
-    /// Gives (height, width) of every patch, row by row.
+    /// Returns (height, width) of every patch, row by row.
     pub(super) fn patches(&self) -> impl Iterator<Item = (f64, f64)> {
         self.heights.iter().flat_map(|&height| self.widths.iter().map(move |&width| (height, width)))
     }
 
-    /// Gives the width coordinates of the left and the right audio channel: the ends of the axis.
+    /// Returns the width coordinates of the left and the right audio channel: the ends of the axis.
     pub(super) fn channel_widths(&self) -> [f64; 2] {
         let left = self.widths.first().copied().unwrap_or_default();
         let right = self.widths.last().copied().unwrap_or_default();
@@ -48,7 +48,7 @@ fn latent_units(latent: usize) -> f64 {
     FRAME_UNITS * FRAMES_PER_LATENT[latent % FRAMES_PER_LATENT.len()]
 }
 
-/// Gives the time of every latent frame from `origin` on.
+/// Returns the time of every latent frame from `origin` on.
 pub(super) fn frame_times(frames: u32, origin: f64) -> Vec<f64> {
     let mut elapsed = 0.0;
     (0..frames as usize)

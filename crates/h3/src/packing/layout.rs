@@ -6,8 +6,8 @@ use super::tag::ModalityTag;
 
 /// The rows of one request's sequence.
 ///
-/// Text rows come first, so that their indices are `0..text_rows`. The index lists hold, per modality, where its rows stand
-/// in the sequence: conditions first, then the target; in Ref2VA the blocks of both interleave in the sequence.
+/// Text rows come first, so that their indices are `0..text_rows`. The index lists hold, per modality, where its rows
+/// stand in the sequence: conditions first, then the target; in Ref2VA the blocks of both interleave in the sequence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PackedLayout {
     /// Time, height and width of every row, in rotary units.
@@ -34,7 +34,7 @@ impl PackedLayout {
     /// Source: diffusers 0.42.1 `MiniMaxH3PrepareLayoutStep` and `MiniMaxH3Ref2VAPrepareLayoutStep`.
     pub fn new(text_tags: &[ModalityTag], conditions: Conditions<'_>, target: Target) -> Result<Self, LayoutError> {
         let condition_rows = check(conditions, target)?;
-        let rows = text_tags.len() + condition_rows + target.rows();
+        let rows = text_tags.len().saturating_add(condition_rows).saturating_add(target.rows());
         if u32::try_from(rows).is_err() {
             return Err(LayoutError::TooManyRows(rows));
         }
@@ -55,17 +55,12 @@ impl PackedLayout {
         Ok(builder.target(target))
     }
 
-    /// Gives the number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.positions.len()
     }
 
-    /// Gives the number of target video rows.
-    pub fn target_video_rows(&self) -> usize {
-        self.video_indices.len() - self.condition_video_rows
-    }
-
-    /// Gives the number of target audio rows, both channels together.
+    /// Returns the number of target audio rows, both channels together.
     pub fn target_audio_rows(&self) -> usize {
         self.audio_indices.len() - self.condition_audio_rows
     }
@@ -77,17 +72,17 @@ fn check(conditions: Conditions<'_>, target: Target) -> Result<usize, LayoutErro
     match conditions {
         Conditions::None => Ok(0),
         Conditions::Keyframes(anchors) => match anchors {
-            [_] | [Anchor::First, Anchor::Last] => Ok(anchors.len() * target.video.rows_per_frame()),
+            [_] | [Anchor::First, Anchor::Last] => Ok(anchors.len().saturating_mul(target.video.rows_per_frame())),
             _ => Err(LayoutError::Keyframes(anchors.to_vec())),
         },
         Conditions::References(references) => {
-            let mut rows = 0;
+            let mut rows = 0usize;
             for reference in references {
                 if let Some(grid) = reference.video() {
                     check_grid(grid)?;
-                    rows += grid.rows();
+                    rows = rows.saturating_add(grid.rows());
                 }
-                rows += audio_rows(reference.audio_latents());
+                rows = rows.saturating_add(audio_rows(reference.audio_latents()));
             }
             Ok(rows)
         }

@@ -18,7 +18,7 @@ impl ModalityTag {
     /// The number of modalities.
     pub const COUNT: u32 = 3;
 
-    /// Gives the modality's number.
+    /// Returns the modality's number.
     pub fn index(self) -> u32 {
         self as u32
     }

@@ -19,7 +19,7 @@ pub struct RowTimesteps {
 }
 
 impl RowTimesteps {
-    /// Gives every row's row in the modulation table: `index · 3 + modality`.
+    /// Returns every row's row in the modulation table: `index · 3 + modality`.
     ///
     /// `tags` are those of the layout that the timesteps were made for.
     pub fn modulation_rows(&self, tags: &[ModalityTag]) -> Vec<u32> {
@@ -28,7 +28,7 @@ impl RowTimesteps {
 }
 
 impl PackedLayout {
-    /// Gives each row its timestep, from those of the target's video and audio (0 is noise, 1 is clean).
+    /// Returns each row its timestep, from those of the target's video and audio (0 is noise, 1 is clean).
     ///
     /// Text follows the video. Conditions of pictures and videos stay at [`CONDITION_TIMESTEP`] until the target is
     /// cleaner than that, and reference sounds at 1. Both timesteps must be numbers.

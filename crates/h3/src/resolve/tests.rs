@@ -41,7 +41,7 @@ fn resolved(request: VideoRequest) -> GenerationSpec {
     request.resolve(&profile(), RANDOM_SEED).unwrap()
 }
 
-/// Gives code, field and message of a refusal.
+/// Returns code, field and message of a refusal.
 fn refused(request: VideoRequest) -> (&'static str, String, String) {
     let invalid = request.resolve(&profile(), RANDOM_SEED).unwrap_err();
     (invalid.code.as_str(), invalid.field, invalid.message)

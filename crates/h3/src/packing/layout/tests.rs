@@ -24,7 +24,8 @@ fn sha256(bytes: impl Iterator<Item = [u8; 8]>) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Reads the references of a release-size case from its name, such as `ref2va image,video+sound`, and its lists of sizes.
+/// Reads the references of a release-size case from its name, such as `ref2va image,video+sound`, and its lists of
+/// sizes.
 fn references_of(case: &Value) -> Vec<Reference> {
     let kinds = case["name"].as_str().unwrap().strip_prefix("ref2va ").unwrap();
     let mut grids = case["reference_latents_thw"].as_array().unwrap().iter().map(|thw| LatentGrid {
@@ -247,8 +248,10 @@ fn grids_and_keyframes_that_cannot_be_packed_are_named() {
             Err(LayoutError::Keyframes(anchors.to_vec()))
         );
     }
-    let huge = target(u32::MAX, 1 << 15, 1 << 15);
-    assert!(matches!(PackedLayout::new(&[], Conditions::None, huge), Err(LayoutError::TooManyRows(_))));
+    for side in [1 << 15, 1 << 30] {
+        let huge = target(u32::MAX, side, side);
+        assert!(matches!(PackedLayout::new(&[], Conditions::None, huge), Err(LayoutError::TooManyRows(_))));
+    }
 }
 
 fn any_reference() -> impl Strategy<Value = Reference> {
@@ -279,7 +282,7 @@ proptest! {
         prop_assert_eq!(layout.rows(), text_rows + conditions + target.rows());
         prop_assert_eq!(layout.tags.len(), layout.rows());
         prop_assert_eq!(layout.target_audio_rows(), 2 * target.audio_latents as usize);
-        prop_assert_eq!(layout.target_video_rows(), target.video.rows());
+        prop_assert_eq!(layout.video_indices.len() - layout.condition_video_rows, target.video.rows());
 
         let mut all: Vec<u32> = (0..layout.text_rows as u32)
             .chain(layout.video_indices.iter().copied())
