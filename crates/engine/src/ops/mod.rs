@@ -13,6 +13,7 @@ mod tensor;
 
 pub use tensor::{DType, Dims, Tensor, View, ViewMut, Window};
 
+pub use crate::checkpoint::GateOrder;
 use crate::checkpoint::Stored;
 
 /// Why an operation could not run.
@@ -59,15 +60,6 @@ pub enum OpError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-}
-
-/// Which half of a gated projection is the gate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GateOrder {
-    /// Columns `[gate | up]`.
-    GateFirst,
-    /// Columns `[up | gate]`.
-    UpFirst,
 }
 
 /// Where an RMS norm rounds in 16-bit types.
@@ -134,46 +126,40 @@ pub trait Ops: Send + Sync {
 
     /// Makes a zeroed tensor.
     ///
-    /// # Errors
-    /// [`OpError::Backend`] when memory runs out.
+    /// Errors: [`OpError::Backend`] when memory runs out.
     fn alloc(&self, dtype: DType, shape: Dims) -> Result<Tensor<Self::Buffer>, OpError>;
 
-    /// Makes a checkpoint's tensor available to operations, in its stored dtype. The CPU reads the mapped file in place.
+    /// Makes a checkpoint's tensor available to operations, in its stored dtype. The CPU reads the mapped file in
+    /// place.
     ///
-    /// # Errors
-    /// [`OpError::DType`] for a dtype that no operation takes.
+    /// Errors: [`OpError::Backend`] for a dtype that no operation takes, [`OpError::Shape`] for more than four axes.
     fn weight(&self, stored: &Stored) -> Result<Tensor<Self::Buffer>, OpError>;
 
     /// Uploads F32 values, rounding them to `y`'s dtype.
     ///
-    /// # Errors
-    /// [`OpError::Shape`] when the lengths differ.
+    /// Errors: [`OpError::Shape`] when the lengths differ.
     fn write(&self, values: &[f32], y: ViewMut<'_, Self::Buffer>) -> Result<(), OpError>;
 
     /// Uploads row indices or token ids as a U32 vector.
     ///
-    /// # Errors
-    /// [`OpError::Backend`] when memory runs out.
+    /// Errors: [`OpError::Backend`] when memory runs out.
     fn indices(&self, values: &[u32]) -> Result<Tensor<Self::Buffer>, OpError>;
 
     /// Downloads a float view as F32, in row-major order.
     ///
-    /// # Errors
-    /// [`OpError::DType`] for integer views.
+    /// Errors: [`OpError::DType`] for integer views.
     fn read(&self, x: View<'_, Self::Buffer>) -> Result<Vec<f32>, OpError>;
 
     /// Copies `x` into `y` of the same shape, rounding to `y`'s dtype.
     ///
-    /// # Errors
-    /// [`OpError::Shape`], [`OpError::DType`].
+    /// Errors: [`OpError::Shape`], [`OpError::DType`].
     fn cast(&self, x: View<'_, Self::Buffer>, y: ViewMut<'_, Self::Buffer>) -> Result<(), OpError>;
 
     /// `y = x · wᵀ + bias`; `w` `[n, k]`, `bias` `[n]`, `x` `[m, k]`, `y` `[m, n]`.
     ///
     /// Rounds: `w` and `bias` to `x`'s dtype (as if cast at load), sums in F32, the result once to `y`'s dtype.
     ///
-    /// # Errors
-    /// [`OpError::Shape`], [`OpError::DType`].
+    /// Errors: [`OpError::Shape`], [`OpError::DType`].
     fn linear(
         &self,
         w: View<'_, Self::Buffer>,
@@ -184,8 +170,7 @@ pub trait Ops: Send + Sync {
 
     /// `y[i] = table[indices[i]]`, rounding to `y`'s dtype.
     ///
-    /// # Errors
-    /// [`OpError::Index`] for an index outside the table.
+    /// Errors: [`OpError::Index`] for an index outside the table.
     fn gather_rows(
         &self,
         table: View<'_, Self::Buffer>,
@@ -195,8 +180,7 @@ pub trait Ops: Send + Sync {
 
     /// `y[indices[i]] = x[i]`, rounding to `y`'s dtype.
     ///
-    /// # Errors
-    /// [`OpError::Index`] for an index outside `y`.
+    /// Errors: [`OpError::Index`] for an index outside `y`.
     fn scatter_rows(
         &self,
         x: View<'_, Self::Buffer>,
@@ -206,8 +190,7 @@ pub trait Ops: Send + Sync {
 
     /// RMS norm over the innermost axis: `x / √(mean x² + eps) · weight`.
     ///
-    /// # Errors
-    /// [`OpError::Shape`], [`OpError::DType`].
+    /// Errors: [`OpError::Shape`], [`OpError::DType`].
     fn rms_norm(
         &self,
         x: View<'_, Self::Buffer>,
@@ -219,8 +202,7 @@ pub trait Ops: Send + Sync {
 
     /// Layer norm over the innermost axis with weight and bias; rounds once.
     ///
-    /// # Errors
-    /// [`OpError::Shape`], [`OpError::DType`].
+    /// Errors: [`OpError::Shape`], [`OpError::DType`].
     fn layer_norm(
         &self,
         x: View<'_, Self::Buffer>,
@@ -234,8 +216,7 @@ pub trait Ops: Send + Sync {
     ///
     /// Rounds to `y`'s dtype after the norm, after `1 + scale`, after the product and after the sum.
     ///
-    /// # Errors
-    /// [`OpError::Shape`], [`OpError::Index`].
+    /// Errors: [`OpError::Shape`], [`OpError::Index`].
     fn rms_norm_modulate(
         &self,
         x: View<'_, Self::Buffer>,
@@ -249,8 +230,7 @@ pub trait Ops: Send + Sync {
     ///
     /// Rounds after the norm, after each product with cos or sin and after their sum.
     ///
-    /// # Errors
-    /// [`OpError::Shape`], [`OpError::DType`].
+    /// Errors: [`OpError::Shape`], [`OpError::DType`].
     fn norm_rotate_heads(
         &self,
         weight: Option<View<'_, Self::Buffer>>,
@@ -261,13 +241,13 @@ pub trait Ops: Send + Sync {
     ) -> Result<(), OpError>;
 
     /// `softmax(q·kᵀ · scale) · v` per head; `q` `[rows, heads, head_dim]`, `k`, `v` `[keys, kv_heads, head_dim]`,
-    /// `y` `[rows, heads · head_dim]`. Heads share key heads in equal groups. `causal` hides keys after a row's own index.
+    /// `y` `[rows, heads · head_dim]`. Heads share key heads in equal groups. `causal` hides keys after a row's own
+    /// index.
     ///
-    /// Scores are made in row chunks under a byte bound. Rounds the weights `exp(score − max)` to `q`'s dtype after they
-    /// were summed, and the result once; fused kernels multiply such weights with `v` and divide by the sum last.
+    /// Scores are made in row chunks under a byte bound. Rounds the weights `exp(score − max)` to `q`'s dtype after
+    /// they were summed, and the result once; fused kernels multiply such weights with `v` and divide by the sum last.
     ///
-    /// # Errors
-    /// [`OpError::Shape`].
+    /// Errors: [`OpError::Shape`].
     fn attention(
         &self,
         q: View<'_, Self::Buffer>,
@@ -280,14 +260,12 @@ pub trait Ops: Send + Sync {
 
     /// `y = silu(gate) · up` from `x` `[rows, 2 · width]`; rounds after silu and after the product.
     ///
-    /// # Errors
-    /// [`OpError::Shape`].
+    /// Errors: [`OpError::Shape`].
     fn swiglu(&self, x: View<'_, Self::Buffer>, order: GateOrder, y: ViewMut<'_, Self::Buffer>) -> Result<(), OpError>;
 
     /// `y = f(x)`; computed in F32, rounded once to `y`'s dtype.
     ///
-    /// # Errors
-    /// [`OpError::Shape`].
+    /// Errors: [`OpError::Shape`].
     fn activate(
         &self,
         activation: Activation,
@@ -297,15 +275,13 @@ pub trait Ops: Send + Sync {
 
     /// `y = y + x`; rounds once.
     ///
-    /// # Errors
-    /// [`OpError::Shape`].
+    /// Errors: [`OpError::Shape`].
     fn add(&self, x: View<'_, Self::Buffer>, y: ViewMut<'_, Self::Buffer>) -> Result<(), OpError>;
 
-    /// `y = y + gate[rows[i]] · x`; without `rows`, every row takes gate row 0. Rounds the product to `x`'s dtype widened
-    /// by `gate`'s (F32 if either is), then the sum to `y`'s.
+    /// `y = y + gate[rows[i]] · x`; without `rows`, every row takes gate row 0. Rounds the product to `x`'s dtype
+    /// widened by `gate`'s (F32 if either is), then the sum to `y`'s.
     ///
-    /// # Errors
-    /// [`OpError::Shape`], [`OpError::Index`].
+    /// Errors: [`OpError::Shape`], [`OpError::Index`].
     fn gated_add(
         &self,
         x: View<'_, Self::Buffer>,
@@ -316,8 +292,7 @@ pub trait Ops: Send + Sync {
 
     /// One flow-matching Euler step in place over F32 `x`: `x0 = x + (1 − t)·v`, then `x = r·x + (1 − r)·x0`.
     ///
-    /// # Errors
-    /// [`OpError::Shape`], [`OpError::DType`].
+    /// Errors: [`OpError::Shape`], [`OpError::DType`].
     fn euler_step(
         &self,
         v: View<'_, Self::Buffer>,
@@ -328,8 +303,7 @@ pub trait Ops: Send + Sync {
 
     /// `y = conv1d(x, w) + bias`, F32; `x` `[batch, c_in, n]`, `w` `[c_out, c_in, taps]`, `y` `[batch, c_out, n_out]`.
     ///
-    /// # Errors
-    /// [`OpError::Shape`].
+    /// Errors: [`OpError::Shape`].
     fn conv1d(
         &self,
         w: View<'_, Self::Buffer>,
@@ -341,8 +315,7 @@ pub trait Ops: Send + Sync {
 
     /// `y = conv_transpose1d(x, w) + bias`, F32; `w` `[c_in, c_out, taps]`.
     ///
-    /// # Errors
-    /// [`OpError::Shape`].
+    /// Errors: [`OpError::Shape`].
     fn conv_transpose1d(
         &self,
         w: View<'_, Self::Buffer>,
@@ -354,8 +327,7 @@ pub trait Ops: Send + Sync {
 
     /// `y = factor · y`; rounds once.
     ///
-    /// # Errors
-    /// [`OpError::DType`].
+    /// Errors: [`OpError::DType`].
     fn scale(&self, factor: f32, y: ViewMut<'_, Self::Buffer>) -> Result<(), OpError>;
 
     /// A periodic activation at twice the sampling rate, F32; `x`, `y` `[batch, channels, samples]`.
@@ -364,8 +336,7 @@ pub trait Ops: Send + Sync {
     /// `v + sin²(e^alpha · v) / (e^beta + 1e-9)`, and downsamples by 2 (ends replicated, `downsample`): output `m` is
     /// centred on input `m`, between the middle taps.
     ///
-    /// # Errors
-    /// [`OpError::Shape`], [`OpError::DType`].
+    /// Errors: [`OpError::Shape`], [`OpError::DType`].
     fn alias_free_snake(
         &self,
         snake: AliasFreeSnake<'_, Self::Buffer>,
@@ -373,11 +344,11 @@ pub trait Ops: Send + Sync {
         y: ViewMut<'_, Self::Buffer>,
     ) -> Result<(), OpError>;
 
-    /// Lays tokens out as pixels. `grid` `[t, h, w]` counts tokens; `x` `[t·h·w, channels · pt · ph · pw]` holds one patch a
-    /// token, `y` `[channels, frames, h · ph, w · pw]` takes `frames` frames from `first_frame` on. Rounds to `y`'s dtype.
+    /// Lays tokens out as pixels. `grid` `[t, h, w]` counts tokens; `x` `[t·h·w, channels · pt · ph · pw]` holds one
+    /// patch a token, `y` `[channels, frames, h · ph, w · pw]` takes `frames` frames from `first_frame` on. Rounds to
+    /// `y`'s dtype.
     ///
-    /// # Errors
-    /// [`OpError::Shape`], also when the tokens have no such frames.
+    /// Errors: [`OpError::Shape`], also when the tokens have no such frames.
     fn unpatchify(
         &self,
         x: View<'_, Self::Buffer>,
@@ -390,8 +361,7 @@ pub trait Ops: Send + Sync {
     ///
     /// Rounds to `y`'s dtype: both weights (the first from the rounded second), each product, the sum.
     ///
-    /// # Errors
-    /// [`OpError::Shape`], also when `axis` is longer than `extent`.
+    /// Errors: [`OpError::Shape`], also when `axis` is longer than `extent`.
     fn cross_fade(
         &self,
         x: View<'_, Self::Buffer>,
@@ -400,11 +370,10 @@ pub trait Ops: Send + Sync {
         y: ViewMut<'_, Self::Buffer>,
     ) -> Result<(), OpError>;
 
-    /// Quantises pixels: `round(255 · clamp(x · std + mean, 0, 1))`, half to even, in F32; what is not a number becomes 0.
-    /// `x` `[3, frames, height, width]`, `y` contiguous U8 `[frames, height, width, 3]`.
+    /// Quantises pixels: `round(255 · clamp(x · std + mean, 0, 1))`, half to even, in F32; what is not a number
+    /// becomes 0. `x` `[3, frames, height, width]`, `y` contiguous U8 `[frames, height, width, 3]`.
     ///
-    /// # Errors
-    /// [`OpError::Shape`], [`OpError::DType`].
+    /// Errors: [`OpError::Shape`], [`OpError::DType`].
     fn pixels_to_rgb8(
         &self,
         x: View<'_, Self::Buffer>,
@@ -415,7 +384,6 @@ pub trait Ops: Send + Sync {
 
     /// Downloads a contiguous U8 view.
     ///
-    /// # Errors
-    /// [`OpError::Shape`] for a view with gaps, [`OpError::DType`] for other types.
+    /// Errors: [`OpError::Shape`] for a view with gaps, [`OpError::DType`] for other types.
     fn read_bytes(&self, x: View<'_, Self::Buffer>) -> Result<Vec<u8>, OpError>;
 }

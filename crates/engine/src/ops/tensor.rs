@@ -42,36 +42,36 @@ impl fmt::Display for DType {
     }
 }
 
-/// The most dimensions a tensor has: `(channels, frames, height, width)`.
-const MAX_DIMS: usize = 4;
-
 /// Up to four sizes or strides, in elements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Dims {
     len: usize,
-    dims: [usize; MAX_DIMS],
+    dims: [usize; Dims::MOST],
 }
 
 impl Dims {
+    /// The most dimensions a tensor has: `(channels, frames, height, width)`.
+    pub const MOST: usize = 4;
+
     /// Holds `dims`, outermost first.
     ///
-    /// # Panics
-    /// When there are none or more than four: shapes are the engine's own, never input.
+    /// Panics: When there are none or more than four: shapes are the engine's own, never input.
     pub fn new(dims: &[usize]) -> Self {
-        assert!((1..=MAX_DIMS).contains(&dims.len()), "a tensor has 1 to {MAX_DIMS} dimensions, not {}", dims.len());
-        let mut held = [0; MAX_DIMS];
+        let most = Self::MOST;
+        assert!((1..=most).contains(&dims.len()), "a tensor has 1 to {most} dimensions, not {}", dims.len());
+        let mut held = [0; Self::MOST];
         held[..dims.len()].copy_from_slice(dims);
         Self { len: dims.len(), dims: held }
     }
 
-    /// The sizes, outermost first.
+    /// Returns the sizes, outermost first.
     pub fn as_slice(&self) -> &[usize] {
         &self.dims[..self.len]
     }
 
-    /// How many elements a tensor of this shape has.
+    /// How many elements a tensor of this shape has; more than memory could hold saturates.
     pub fn elements(&self) -> usize {
-        self.as_slice().iter().product()
+        self.as_slice().iter().fold(1, |elements, size| elements.saturating_mul(*size))
     }
 
     /// Row-major strides of a contiguous tensor of this shape.
@@ -118,7 +118,7 @@ impl<B> Tensor<B> {
         Self { buffer, dtype, shape }
     }
 
-    /// The element type.
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
@@ -128,12 +128,12 @@ impl<B> Tensor<B> {
         self.shape.as_slice()
     }
 
-    /// The whole tensor, for reading.
+    /// Borrows the whole tensor, for reading.
     pub fn view(&self) -> View<'_, B> {
         View { buffer: &self.buffer, dtype: self.dtype, window: Window::whole(self.shape) }
     }
 
-    /// The whole tensor, for writing.
+    /// Borrows the whole tensor, for writing.
     pub fn view_mut(&mut self) -> ViewMut<'_, B> {
         ViewMut { buffer: &mut self.buffer, dtype: self.dtype, window: Window::whole(self.shape) }
     }
@@ -165,7 +165,7 @@ impl Window {
         Self { offset: 0, shape, strides: shape.contiguous_strides() }
     }
 
-    /// Whether the elements follow one another without gaps.
+    /// Tells whether the elements follow one another without gaps.
     pub fn is_contiguous(&self) -> bool {
         self.strides == self.shape.contiguous_strides()
     }
@@ -222,7 +222,7 @@ impl Window {
 
 macro_rules! view_methods {
     () => {
-        /// The element type.
+        /// Returns the element type.
         pub fn dtype(&self) -> DType {
             self.dtype
         }
@@ -283,8 +283,7 @@ macro_rules! view_methods {
 
         /// Checks the shape against what operation `op` needs for argument `name`.
         ///
-        /// # Errors
-        /// [`OpError::Shape`] with both shapes.
+        /// Errors: [`OpError::Shape`] with both shapes.
         pub fn expect_shape(&self, op: &'static str, name: &'static str, expected: &[usize]) -> Result<(), OpError> {
             if self.shape() == expected {
                 return Ok(());

@@ -1,7 +1,7 @@
 //! Attention in row chunks under a byte bound.
 
 use super::buffer::{HostBuffer, float_rows_mut, load_all, round};
-use super::linear::product_transposed;
+use super::linear::Matrix;
 use crate::ops::{DType, OpError, View, ViewMut};
 
 const OP: &str = "attention";
@@ -22,7 +22,8 @@ pub(super) fn attention(
     k.expect_shape(OP, "k", &[keys, kv_heads, head_dim])?;
     v.expect_shape(OP, "v", &[keys, kv_heads, head_dim])?;
     y.expect_shape(OP, "y", &[rows, heads * head_dim])?;
-    if kv_heads == 0 || heads % kv_heads != 0 || (causal && rows != keys) {
+    let shared = kv_heads > 0 && heads % kv_heads == 0;
+    if !shared || keys == 0 || head_dim == 0 || (causal && rows != keys) {
         return Err(OpError::Shape {
             op: OP,
             name: "k",
@@ -32,31 +33,28 @@ pub(super) fn attention(
     }
     let group = heads / kv_heads;
     let y_rows = float_rows_mut(OP, "y", &y)?;
-    let chunk = (scratch_bytes / (4 * keys.max(1))).clamp(1, rows.max(1));
+    // Scores are held twice: by candle, and as they become weights.
+    let chunk = (scratch_bytes / (2 * 4 * keys)).clamp(1, rows.max(1));
 
     for kv_head in 0..kv_heads {
-        let head_keys = load_all(OP, "k", &k.select(1, kv_head))?;
-        let head_values = transposed(&load_all(OP, "v", &v.select(1, kv_head))?, keys, head_dim);
+        let head_keys = Matrix::new(OP, load_all(OP, "k", &k.select(1, kv_head))?, keys, head_dim)?;
+        let head_values = Matrix::new(OP, load_all(OP, "v", &v.select(1, kv_head))?, keys, head_dim)?;
         for head in kv_head * group..(kv_head + 1) * group {
             for start in (0..rows).step_by(chunk) {
                 let end = (start + chunk).min(rows);
                 // A causal chunk never looks past its own last row.
                 let seen = if causal { end } else { keys };
                 let queries = load_all(OP, "q", &q.rows(start..end).select(1, head))?;
-                let mut scores = product_transposed(
-                    OP,
-                    queries,
-                    head_keys[..seen * head_dim].to_vec(),
-                    [end - start, head_dim, seen],
-                )?;
+                let queries = Matrix::new(OP, queries, end - start, head_dim)?;
+                let mut scores = queries.times_transposed(OP, &head_keys.first_rows(OP, seen)?)?;
                 let mut sums = Vec::with_capacity(end - start);
                 for (row, scores) in scores.chunks_exact_mut(seen).enumerate() {
                     let visible = if causal { start + row + 1 } else { seen };
                     sums.push(weigh(q.dtype(), &mut scores[..visible], scale));
                     scores[visible..].fill(0.0);
                 }
-                let values = head_values.chunks_exact(keys).flat_map(|channel| &channel[..seen]).copied().collect();
-                let mut mixed = product_transposed(OP, scores, values, [end - start, seen, head_dim])?;
+                let scores = Matrix::new(OP, scores, end - start, seen)?;
+                let mut mixed = scores.times(OP, &head_values.first_rows(OP, seen)?)?;
                 for (row, (mixed, sum)) in mixed.chunks_exact_mut(head_dim).zip(sums).enumerate() {
                     mixed.iter_mut().for_each(|v| *v /= sum);
                     y.buffer.store(y_rows.offset(start + row) + head * head_dim, mixed);
@@ -94,14 +92,4 @@ fn fast_exp(x: f32) -> f32 {
     let correction = CUBIC.iter().rev().fold(0.0f32, |sum, c| sum.mul_add(fraction, *c));
     let bits = (exponent - correction).mul_add(8_388_608.0, 127.0 * 8_388_608.0);
     f32::from_bits(bits.round_ties_even() as u32)
-}
-
-fn transposed(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
-    let mut out = vec![0.0; values.len()];
-    for (row, values) in values.chunks_exact(columns).enumerate() {
-        for (column, value) in values.iter().enumerate() {
-            out[column * rows + row] = *value;
-        }
-    }
-    out
 }

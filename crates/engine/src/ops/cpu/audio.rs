@@ -73,7 +73,7 @@ pub(super) fn alias_free_snake(
     Ok(())
 }
 
-/// The taps that make the even and the odd samples of a doubled signal, in the order of their inputs.
+/// Returns the taps that make the even and the odd samples of a doubled signal, in the order of their inputs.
 ///
 /// Output `u` sums `taps[u + K/2 - 1 - 2j] · x[j]`: with `K` a multiple of 4, even outputs take the odd taps.
 fn phases(taps: &[f32]) -> [Vec<f32>; 2] {
@@ -121,7 +121,7 @@ mod tests {
         CPU.read(y.view()).unwrap()
     }
 
-    /// The definition, step by step: pad, spread over a doubled axis, filter, crop; snake; pad, filter, stride.
+    /// Computes the definition, step by step: pad, spread over a doubled axis, filter, crop; snake; pad, filter, stride.
     fn by_definition(taps: &[f32], alpha: f32, beta: f32, x: &[f32]) -> Vec<f32> {
         let (k, n) = (taps.len(), x.len());
         let pad = k / 2 - 1;

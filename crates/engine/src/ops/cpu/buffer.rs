@@ -1,5 +1,7 @@
 //! Host memory that CPU tensors live in.
 
+use std::collections::TryReserveError;
+
 use half::{bf16, f16};
 
 use crate::checkpoint::RawTensor;
@@ -47,14 +49,15 @@ pub(super) fn rounded(dtype: DType, value: f32) -> f32 {
 }
 
 impl HostBuffer {
-    pub(super) fn zeroed(dtype: DType, elements: usize) -> Self {
-        match dtype {
-            DType::F32 => HostBuffer::F32(vec![0.0; elements]),
-            DType::Bf16 => HostBuffer::Bf16(vec![bf16::ZERO; elements]),
-            DType::F16 => HostBuffer::F16(vec![f16::ZERO; elements]),
-            DType::U8 => HostBuffer::U8(vec![0; elements]),
-            DType::U32 => HostBuffer::U32(vec![0; elements]),
-        }
+    /// Makes zeros, or says why the system has no room for so many.
+    pub(super) fn zeroed(dtype: DType, elements: usize) -> Result<Self, TryReserveError> {
+        Ok(match dtype {
+            DType::F32 => HostBuffer::F32(zeros(elements, 0.0)?),
+            DType::Bf16 => HostBuffer::Bf16(zeros(elements, bf16::ZERO)?),
+            DType::F16 => HostBuffer::F16(zeros(elements, f16::ZERO)?),
+            DType::U8 => HostBuffer::U8(zeros(elements, 0)?),
+            DType::U32 => HostBuffer::U32(zeros(elements, 0)?),
+        })
     }
 
     /// Widens `out.len()` floats from `offset` on.
@@ -65,7 +68,7 @@ impl HostBuffer {
             HostBuffer::Bf16(v) => widen(&v[range], out, |x| x.to_f32()),
             HostBuffer::F16(v) => widen(&v[range], out, |x| x.to_f32()),
             HostBuffer::U8(v) => widen(&v[range], out, |x| f32::from(*x)),
-            HostBuffer::U32(_) => unreachable!("checked_float refuses indices before any element is read"),
+            HostBuffer::U32(_) => unreachable!("float_rows refuses indices before any element is read"),
             HostBuffer::Mapped { pieces, dtype } => load_mapped(pieces, *dtype, offset, out),
         }
     }
@@ -78,10 +81,17 @@ impl HostBuffer {
             HostBuffer::Bf16(v) => narrow(values, &mut v[range], bf16::from_f32),
             HostBuffer::F16(v) => narrow(values, &mut v[range], f16::from_f32),
             HostBuffer::U8(_) | HostBuffer::U32(_) | HostBuffer::Mapped { .. } => {
-                unreachable!("checked_float_mut refuses outputs that hold no owned floats")
+                unreachable!("float_rows_mut refuses outputs that hold no owned floats")
             }
         }
     }
+}
+
+/// `vec![zero; elements]` ends the process when memory runs out, so room is asked for first; unlike filling what was
+/// reserved, it leaves pages untouched until they are written.
+fn zeros<T: Clone>(elements: usize, zero: T) -> Result<Vec<T>, TryReserveError> {
+    Vec::<T>::new().try_reserve_exact(elements)?;
+    Ok(vec![zero; elements])
 }
 
 /// Widens floats of mapped `pieces` that follow one another, from element `offset` on.
@@ -224,7 +234,7 @@ pub(super) fn store_all(
     Ok(())
 }
 
-/// The indices of a contiguous U32 view.
+/// Returns the indices of a contiguous U32 view.
 pub(super) fn index_slice<'a>(
     op: &'static str,
     name: &'static str,

@@ -3,6 +3,7 @@
 use candle_core::{Device, Tensor as Candle};
 
 use super::buffer::{HostBuffer, load_all, store_all};
+use super::linear::backend;
 use crate::ops::{Conv1dShape, OpError, View, ViewMut};
 
 pub(super) fn conv1d(
@@ -47,8 +48,4 @@ fn convolve(
     }
     let values = out.flatten_all().and_then(|out| out.to_vec1()).map_err(backend(op))?;
     store_all(op, "y", &values, &mut y)
-}
-
-fn backend(op: &'static str) -> impl Fn(candle_core::Error) -> OpError {
-    move |source| OpError::Backend { op, source: Box::new(source) }
 }

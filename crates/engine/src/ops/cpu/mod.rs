@@ -1,5 +1,5 @@
-//! The operations on the CPU: matrix products and convolutions by candle-core, the rest plain loops that also say what a
-//! GPU kernel has to compute.
+//! The operations on the CPU: matrix products and convolutions by candle-core, the rest plain loops that also say what
+//! a GPU kernel has to compute.
 
 mod attention;
 mod audio;
@@ -18,7 +18,7 @@ use super::{
     Activation, AliasFreeSnake, Conv1dShape, DType, Dims, GateOrder, Modulation, NormRounding, OpError, Ops, Rotary,
     Tensor, View, ViewMut,
 };
-use crate::checkpoint::{Dtype, RawTensor, Stored};
+use crate::checkpoint::{RawTensor, Stored, StoredDtype};
 
 type Buf = HostBuffer;
 
@@ -37,9 +37,9 @@ impl Cpu {
 
 fn weight_dtype(tensor: &RawTensor) -> Result<DType, OpError> {
     match tensor.dtype() {
-        Dtype::F32 => Ok(DType::F32),
-        Dtype::BF16 => Ok(DType::Bf16),
-        Dtype::F16 => Ok(DType::F16),
+        StoredDtype::F32 => Ok(DType::F32),
+        StoredDtype::BF16 => Ok(DType::Bf16),
+        StoredDtype::F16 => Ok(DType::F16),
         other => Err(OpError::Backend {
             op: "weight",
             source: format!("{} is {other}, expected F32, BF16 or F16", tensor.name()).into(),
@@ -51,11 +51,20 @@ impl Ops for Cpu {
     type Buffer = HostBuffer;
 
     fn alloc(&self, dtype: DType, shape: Dims) -> Result<Tensor<Buf>, OpError> {
-        Ok(Tensor::from_buffer(HostBuffer::zeroed(dtype, shape.elements()), dtype, shape))
+        let buffer = HostBuffer::zeroed(dtype, shape.elements())
+            .map_err(|source| OpError::Backend { op: "alloc", source: Box::new(source) })?;
+        Ok(Tensor::from_buffer(buffer, dtype, shape))
     }
 
     fn weight(&self, stored: &Stored) -> Result<Tensor<Buf>, OpError> {
-        let shape = Dims::new(if stored.shape.is_empty() { &[1] } else { &stored.shape });
+        let shape = match stored.shape.as_slice() {
+            [] => Dims::new(&[1]),
+            shape if shape.len() <= Dims::MOST => Dims::new(shape),
+            shape => {
+                let expected = vec![0; Dims::MOST];
+                return Err(OpError::Shape { op: "weight", name: "stored", expected, actual: shape.to_vec() });
+            }
+        };
         let pieces = stored.pieces.clone();
         let Some(first) = pieces.first() else {
             return Err(OpError::Shape { op: "weight", name: "pieces", expected: vec![1], actual: vec![0] });

@@ -3,6 +3,7 @@
 use half::bf16;
 
 use super::{Cpu, HostBuffer};
+use crate::checkpoint::{Stored, StoredDtype};
 use crate::ops::{DType, Dims, GateOrder, OpError, Ops, Tensor};
 
 fn ops() -> Cpu {
@@ -46,6 +47,15 @@ fn a_linear_writes_into_columns_of_a_wider_output() {
             assert!((values[row * 5 + 1 + column] - sum).abs() < 1e-6);
         }
     }
+}
+
+#[test]
+fn memory_that_no_machine_has_and_weights_of_too_many_axes_are_refused() {
+    let error = ops().alloc(DType::F32, [1 << 40, 1 << 40].into()).unwrap_err();
+    assert!(matches!(error, OpError::Backend { op: "alloc", .. }), "{error}");
+    let stored = Stored { dtype: StoredDtype::F32, shape: vec![1; 5], pieces: Vec::new() };
+    let error = ops().weight(&stored).unwrap_err();
+    assert!(matches!(error, OpError::Shape { op: "weight", .. }), "{error}");
 }
 
 #[test]
