@@ -33,7 +33,8 @@ impl ComputeDtype {
     }
 }
 
-/// Bounds of buffers whose size is a choice. They never change a result.
+/// Bounds of buffers whose size is a choice. A matrix product may sum in another order for another number of rows, so
+/// runs agree to the last bit only under equal bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryBounds {
     /// Bytes of attention scores held at a time.
@@ -86,8 +87,7 @@ pub struct Engine {
 impl Engine {
     /// Maps the checkpoint's weights, compares every tensor with the configs and makes the networks.
     ///
-    /// # Errors
-    /// [`LoadError`] naming the file, key or tensor that is missing or wrong.
+    /// Errors: [`LoadError`] naming the file, key or tensor that is missing or wrong.
     pub fn load(config: &EngineConfig) -> Result<Self, LoadError> {
         let ops = Cpu::new(config.memory.attention_bytes);
         let (networks, profile) = Networks::load(&ops, config)?;
@@ -101,8 +101,7 @@ impl Engine {
 
     /// Generates what `spec` asks for into `sink`.
     ///
-    /// # Errors
-    /// [`GenerateError`]; nothing of the generation is kept.
+    /// Errors: [`GenerateError`]; nothing of the generation is kept.
     pub fn generate(
         &mut self,
         spec: &GenerationSpec,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use clapboard_h3::packing::{Conditions, LayoutError, PackedLayout};
-use clapboard_h3::{GenerationSpec, ModelProfile, Partition, Task};
+use clapboard_h3::{GenerationSpec, ModelProfile, Partition, SpecError, Task};
 
 use crate::audio_vae::{self, AudioDecoder};
 use crate::checkpoint::{Checkpoint, ComponentId};
@@ -37,6 +37,9 @@ pub enum GenerateError {
         /// The partition that is loaded.
         loaded: Partition,
     },
+    /// The specification contradicts itself.
+    #[error("the specification cannot be run")]
+    Spec(#[source] SpecError),
     /// The prompt cannot be presented to the text encoder.
     #[error("the prompt cannot be used")]
     Prompt(#[source] text::Error),
@@ -46,6 +49,12 @@ pub enum GenerateError {
     /// A network failed.
     #[error("a network failed")]
     Network(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A network ran to its end and made values that are no numbers; they would pass for black frames or noise.
+    #[error("the {what} hold values that are not finite")]
+    NotFinite {
+        /// What holds them.
+        what: &'static str,
+    },
     /// The sink did not take the result.
     #[error(transparent)]
     Sink(#[from] SinkError),
@@ -141,6 +150,7 @@ where
         if spec.task != Task::T2va || spec.partition != self.partition {
             return Err(GenerateError::Task { task: spec.task, loaded: self.partition });
         }
+        spec.check().map_err(GenerateError::Spec)?;
         let mut clock = PhaseClock::default();
 
         clock.enter(Phase::TextEncode, run);
@@ -154,6 +164,8 @@ where
         let request = self.dit.begin(ops, &layout, prompt_embeds.view(), &video, &audio, run)?;
         drop(prompt_embeds);
         let latents = denoise(ops, &self.dit, spec, &layout, request, run)?;
+        require_finite("video latents", &latents.video)?;
+        require_finite("audio latents", &latents.audio)?;
 
         clock.enter(Phase::DecodeAudio, run);
         sink.begin(&MediaFormat {
@@ -165,6 +177,7 @@ where
             audio_vae::DecodeError::Run(error) => error.into(),
             other => network(other),
         })?;
+        require_finite("audio samples", &sound.planes)?;
         hand_over(sink, MediaChunk::Samples(sound.interleaved()), run.control)?;
 
         clock.enter(Phase::DecodeVideo, run);
@@ -190,6 +203,10 @@ where
             other => network(other),
         })
     }
+}
+
+fn require_finite(what: &'static str, values: &[f32]) -> Result<(), GenerateError> {
+    if values.iter().all(|value| value.is_finite()) { Ok(()) } else { Err(GenerateError::NotFinite { what }) }
 }
 
 /// Seconds per phase.

@@ -42,8 +42,7 @@ pub struct EngineHandle {
 impl EngineHandle {
     /// Loads an engine on a new thread and waits until it is ready.
     ///
-    /// # Errors
-    /// [`LoadError`] when the checkpoint cannot be loaded.
+    /// Errors: [`LoadError`] when the checkpoint cannot be loaded.
     pub fn start(config: EngineConfig) -> Result<Self, LoadError> {
         let (loaded_sender, loaded) = channel();
         let (generations, queue) = channel::<(Generation, Done)>();
@@ -58,7 +57,11 @@ impl EngineHandle {
             };
             let _ = loaded_sender.send(Ok(engine.profile().clone()));
             for (generation, done) in queue {
-                done(run(&mut engine, generation));
+                let result = run(&mut engine, generation);
+                // Whoever waits for the next generation must not be lost with a listener that panics.
+                if catch_unwind(AssertUnwindSafe(|| done(result))).is_err() {
+                    tracing::error!("a listener panicked when it heard how its generation ended");
+                }
             }
         };
         thread::Builder::new().name("engine".to_owned()).spawn(body).map_err(LoadError::Thread)?;

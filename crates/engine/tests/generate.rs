@@ -8,13 +8,13 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use clapboard_engine::checkpoint::Layout;
 use clapboard_engine::checkpoint::tiny::write_tiny;
+use clapboard_engine::checkpoint::{Layout, map_file};
 use clapboard_engine::{
     Command, Control, EngineConfig, EngineHandle, FrameSink, GenerateError, Generation, GenerationReport, MediaChunk,
     MediaFormat, Phase, Progress, ProgressEvent, SinkError, Stop, Uninterrupted,
 };
-use clapboard_h3::{GenerationSpec, Partition, VideoRequest};
+use clapboard_h3::{GenerationSpec, Partition, Sigmas, Task, VideoRequest};
 
 fn tiny(layout: Layout) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
@@ -208,6 +208,63 @@ fn a_panic_ends_its_generation_and_not_the_engine() {
 }
 
 #[test]
+fn a_listener_that_panics_does_not_silence_the_next_one() {
+    let (_folder, checkpoint) = tiny(Layout::Original);
+    let engine = engine(&checkpoint);
+    let (log, spec) = (Arc::new(Log::default()), spec(&engine));
+    let foreign = GenerationSpec { task: Task::Ref2va, ..spec.clone() };
+    let generation = Generation {
+        spec: Arc::new(foreign),
+        control: Arc::new(Uninterrupted),
+        progress: log.clone(),
+        sink: Box::new(Keeper(log.clone())),
+    };
+    engine.generate(generation, Box::new(|_| panic!("the listener is broken")));
+    run(&engine, &spec, Arc::new(Uninterrupted), &log, Box::new(Keeper(log.clone()))).expect("the engine still works");
+}
+
+/// Overwrites the F32 tensor `name` of every safetensors file under `folder` with values that are no numbers.
+fn poison(folder: &Path, name: &str) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "safetensors") {
+            continue;
+        }
+        let tensors = map_file(&path).unwrap();
+        let Some(tensor) = tensors.iter().find(|tensor| tensor.name() == name) else { continue };
+        let (range, mut bytes) = (tensor.file_range(), std::fs::read(&path).unwrap());
+        for value in bytes[range].chunks_exact_mut(4) {
+            value.copy_from_slice(&f32::NAN.to_le_bytes());
+        }
+        // Renamed into place: the open mapping keeps the old file.
+        let spoiled = path.with_extension("spoiled");
+        std::fs::write(&spoiled, bytes).unwrap();
+        std::fs::rename(spoiled, path).unwrap();
+    }
+}
+
+#[test]
+fn values_that_are_no_numbers_fail_the_generation_and_reach_no_sink() {
+    for (folder, tensor, expected) in [
+        ("FL2VA/transformer", "final_layer.video_out.bias", "video latents"),
+        ("FL2VA/transformer", "final_layer.audio_out.bias", "audio latents"),
+        ("FL2VA/audio_vae", "decoder.conv_pre.bias", "audio samples"),
+    ] {
+        let (_folder, checkpoint) = tiny(Layout::Original);
+        poison(&checkpoint.join(folder), tensor);
+        let engine = engine(&checkpoint);
+        let log = Arc::new(Log::default());
+        // One forward: a second one would carry what one modality made into the other.
+        let grid = |shift| Sigmas::shifted(2, shift).unwrap();
+        let spec = GenerationSpec { video_sigmas: grid(12.0), audio_sigmas: grid(3.0), ..spec(&engine) };
+        let result = run(&engine, &spec, Arc::new(Uninterrupted), &log, Box::new(Keeper(log.clone())));
+        let error = result.unwrap_err();
+        assert!(matches!(error, GenerateError::NotFinite { what } if what == expected), "{error}");
+        assert!(log.samples.lock().unwrap().is_empty() && log.frames.lock().unwrap().is_empty());
+    }
+}
+
+#[test]
 fn prompts_and_tasks_that_the_engine_cannot_run_are_refused() {
     let (_folder, checkpoint) = tiny(Layout::Original);
     let engine = engine(&checkpoint);
@@ -217,6 +274,9 @@ fn prompts_and_tasks_that_the_engine_cannot_run_are_refused() {
     };
     let special = GenerationSpec { prompt: "a fox <|image_pad|> runs".to_owned(), ..spec(&engine) };
     assert!(matches!(refuse(special), GenerateError::Prompt(_)));
-    let foreign = GenerationSpec { task: clapboard_h3::Task::Ref2va, partition: Partition::Ref2va, ..spec(&engine) };
+    let foreign = GenerationSpec { task: Task::Ref2va, partition: Partition::Ref2va, ..spec(&engine) };
     assert!(matches!(refuse(foreign), GenerateError::Task { .. }));
+    let audio_sigmas = Sigmas::shifted(2, 3.0).unwrap();
+    let uneven = GenerationSpec { audio_sigmas, ..spec(&engine) };
+    assert!(matches!(refuse(uneven), GenerateError::Spec(_)));
 }
