@@ -9,7 +9,7 @@ use clapboard_h3::Partition;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::dtype::Dtype;
+use super::dtype::StoredDtype;
 use super::error::Error;
 use super::layout::Layout;
 use super::names::stored_names;
@@ -54,12 +54,13 @@ pub enum QkvRows {
     Grouped,
 }
 
-/// How the two halves of `mlp.fc1` (transformer) and `ff.w1` (video VAE decoder) are ordered.
+/// How the two halves of `mlp.fc1` (transformer) and `ff.w1` (video VAE decoder) are ordered: its rows, and so the
+/// columns of what it projects to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GatedRows {
-    /// The half that goes through SiLU comes first.
+pub enum GateOrder {
+    /// `[gate; up]`: the half that goes through SiLU comes first.
     GateFirst,
-    /// The half that is multiplied in comes first.
+    /// `[up; gate]`: the half that is multiplied in comes first.
     UpFirst,
 }
 
@@ -67,7 +68,7 @@ pub enum GatedRows {
 #[derive(Debug, Clone)]
 pub struct Stored {
     /// The element type of all pieces.
-    pub dtype: Dtype,
+    pub dtype: StoredDtype,
     /// The shape of the stack.
     pub shape: Vec<usize>,
     /// The pieces, top first; three for a split query-key-value projection, otherwise one.
@@ -75,11 +76,6 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Returns the bytes of all pieces together.
-    pub fn byte_len(&self) -> usize {
-        self.pieces.iter().map(|piece| piece.file_range().len()).sum()
-    }
-
     /// Returns all values in stored order, widened to F32; `None` when they are not F32, BF16 or F16.
     pub fn to_f32(&self) -> Option<Vec<f32>> {
         let mut values = Vec::with_capacity(self.shape.iter().product());
@@ -130,11 +126,11 @@ impl Component {
         }
     }
 
-    /// Returns the row order of gated projections.
-    pub fn gated_rows(&self) -> GatedRows {
+    /// Returns the order of gated projections.
+    pub fn gate_order(&self) -> GateOrder {
         match self.layout {
-            Layout::Original => GatedRows::GateFirst,
-            Layout::Diffusers => GatedRows::UpFirst,
+            Layout::Original => GateOrder::GateFirst,
+            Layout::Diffusers => GateOrder::UpFirst,
         }
     }
 
@@ -184,7 +180,7 @@ impl Component {
     /// Returns a tensor by canonical name if it has the given shape and one of the given element types.
     ///
     /// Errors: [`Error::NoTensor`], [`Error::WrongShape`], [`Error::WrongDtype`], each naming the tensor.
-    pub fn expect(&self, name: &str, shape: &[usize], dtypes: &[Dtype]) -> Result<Stored, Error> {
+    pub fn expect(&self, name: &str, shape: &[usize], dtypes: &[StoredDtype]) -> Result<Stored, Error> {
         let stored = self.get(name)?;
         if stored.shape != shape {
             return Err(Error::WrongShape {
@@ -203,6 +199,14 @@ impl Component {
             });
         }
         Ok(stored)
+    }
+
+    /// Returns the values of a tensor that is small enough to copy, if it is F32 of the given shape.
+    ///
+    /// Errors: as [`expect`](Self::expect).
+    pub fn expect_values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Error> {
+        let stored = self.expect(name, shape, &[StoredDtype::F32])?;
+        Ok(stored.to_f32().expect("the tensor was taken as F32"))
     }
 
     /// Returns every tensor under its stored name, sorted.

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// The element type of a stored tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub enum Dtype {
+pub enum StoredDtype {
     /// One byte, zero or one.
     #[serde(rename = "BOOL")]
     Bool,
@@ -42,7 +42,7 @@ pub enum Dtype {
     F64,
 }
 
-impl Dtype {
+impl StoredDtype {
     const ALL: [Self; 15] = [
         Self::Bool,
         Self::U8,
@@ -98,7 +98,7 @@ impl Dtype {
     }
 }
 
-impl Display for Dtype {
+impl Display for StoredDtype {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }

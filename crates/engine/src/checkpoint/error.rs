@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clapboard_h3::Partition;
 
 use super::component::ComponentId;
-use super::dtype::Dtype;
+use super::dtype::StoredDtype;
 use super::inventory::TensorReport;
 
 /// Why a checkpoint, one of its configs or one of its tensors was refused.
@@ -143,9 +143,9 @@ pub enum Error {
         /// The canonical name, or the stored one when only that piece is wrong.
         tensor: String,
         /// The element types that would do.
-        expected: Vec<Dtype>,
+        expected: Vec<StoredDtype>,
         /// The stored element type.
-        actual: Dtype,
+        actual: StoredDtype,
     },
     /// A component's tensors do not match its config.
     #[error("weights of {component} do not match its config: {report}")]
@@ -350,7 +350,7 @@ impl Display for Hint<'_> {
 }
 
 /// Prints element types as `F32 or BF16`.
-struct Alternatives<'a>(&'a [Dtype]);
+struct Alternatives<'a>(&'a [StoredDtype]);
 
 impl Display for Alternatives<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,7 +10,7 @@ use std::path::Path;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::dtype::Dtype;
+use super::dtype::StoredDtype;
 use super::error::{Error, ShardProblem};
 
 /// The largest header that is read into memory; the format's own limit.
@@ -20,7 +20,7 @@ const HEADER_LIMIT: u64 = 100_000_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HeaderEntry {
     pub(super) name: String,
-    pub(super) dtype: Dtype,
+    pub(super) dtype: StoredDtype,
     pub(super) shape: Vec<usize>,
     /// Bytes of the file, the header included.
     pub(super) range: Range<usize>,
@@ -89,7 +89,7 @@ fn entry(name: String, value: serde_json::Value, data_start: u64, length: u64) -
         Ok(raw) => raw,
         Err(e) => return Err(ShardProblem::BadEntry { tensor: name, reason: e.to_string() }),
     };
-    let Some(dtype) = Dtype::from_name(&raw.dtype) else {
+    let Some(dtype) = StoredDtype::from_name(&raw.dtype) else {
         return Err(ShardProblem::UnknownDtype { tensor: name, dtype: raw.dtype });
     };
     let [begin, end] = raw.data_offsets;
@@ -181,7 +181,7 @@ mod tests {
         let start = 8 + header.len();
         assert_eq!(entries[0].name, "a");
         assert_eq!(entries[0].range, start..start + 8);
-        assert_eq!((entries[1].name.as_str(), entries[1].dtype), ("b", Dtype::BF16));
+        assert_eq!((entries[1].name.as_str(), entries[1].dtype), ("b", StoredDtype::BF16));
     }
 
     #[test]

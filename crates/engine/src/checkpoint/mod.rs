@@ -3,11 +3,12 @@
 //! [`Checkpoint::open`] finds out which layout a directory holds and reads every config; [`Checkpoint::component`] maps
 //! one component's weights, of which nothing is read before it is touched. Tensors are asked for by their canonical
 //! names, which are the original release's. Weights are never rewritten: where the layouts order rows differently,
-//! [`Component::qkv_rows`] and [`Component::gated_rows`] say how, and the networks read through strided views.
+//! [`Component::qkv_rows`] and [`Component::gate_order`] say how, and the networks read through strided views.
 //!
 //! [`inspect`] explains a directory to a person, [`tiny`] writes small checkpoints that exercise everything.
 //!
-//! A checkpoint must not be rewritten in place while it is open: its files are mapped. Replacing them by rename is fine.
+//! A checkpoint must not be rewritten in place while it is open: its files are mapped. Replacing them by rename is
+//! fine.
 
 mod component;
 mod config;
@@ -23,11 +24,11 @@ mod settings;
 mod tensors;
 pub mod tiny;
 
-pub use component::{Component, ComponentId, GatedRows, QkvRows, Stored};
+pub use component::{Component, ComponentId, GateOrder, QkvRows, Stored};
 pub use config::{
     AudioVaeConfig, DitConfig, SamplingConfig, TextConfig, TextEncoderConfig, VideoVaeConfig, VisionConfig,
 };
-pub use dtype::Dtype;
+pub use dtype::StoredDtype;
 pub use error::{ConfigProblem, Error, ShardProblem};
 pub use inspect::{ComponentInspection, DitSizes, Inspection, inspect};
 pub use inventory::{DtypeMismatch, ExpectedTensor, Inventory, ShapeMismatch, TensorReport, TensorUse, check};

@@ -60,7 +60,7 @@ impl Settings {
         let fallback = Self::released().geometry;
         let geometry = GeometryProfile {
             canvas_short_edge: narrow(fields.size("geometry.canvas_short_edge")),
-            canvas_max_pixels: fields.size("geometry.canvas_max_pixels") as u64,
+            canvas_max_pixels: fields.pixels("geometry.canvas_max_pixels"),
             canvas_multiple: narrow(fields.size_or("geometry.canvas_multiple", fallback.canvas_multiple as usize)),
             reference_image_short_edge: narrow(fields.size("geometry.reference_image_short_edge")),
             min_duration_seconds: fields.positive_or("geometry.min_duration_seconds", fallback.min_duration_seconds),
@@ -105,7 +105,7 @@ impl Settings {
     }
 }
 
-/// Narrows a size, which the config reader already bounds to 24 bits.
+/// Narrows a size, which the config reader already bounds to 20 bits.
 fn narrow(size: usize) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX)
 }

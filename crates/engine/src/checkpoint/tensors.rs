@@ -10,7 +10,7 @@ use half::{bf16, f16};
 use memmap2::Mmap;
 
 use super::component::ComponentId;
-use super::dtype::Dtype;
+use super::dtype::StoredDtype;
 use super::error::Error;
 use super::header::read_header;
 
@@ -18,7 +18,7 @@ use super::header::read_header;
 #[derive(Clone)]
 pub struct RawTensor {
     name: Arc<str>,
-    dtype: Dtype,
+    dtype: StoredDtype,
     shape: Arc<[usize]>,
     shard: Arc<Shard>,
     range: Range<usize>,
@@ -37,7 +37,7 @@ impl RawTensor {
     }
 
     /// Returns the stored element type.
-    pub fn dtype(&self) -> Dtype {
+    pub fn dtype(&self) -> StoredDtype {
         self.dtype
     }
 
@@ -71,9 +71,9 @@ impl RawTensor {
         let bytes = self.bytes();
         let pairs = bytes.chunks_exact(2).map(|b| [b[0], b[1]]);
         match self.dtype {
-            Dtype::F32 => out.extend(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))),
-            Dtype::BF16 => out.extend(pairs.map(|b| bf16::from_le_bytes(b).to_f32())),
-            Dtype::F16 => out.extend(pairs.map(|b| f16::from_le_bytes(b).to_f32())),
+            StoredDtype::F32 => out.extend(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))),
+            StoredDtype::BF16 => out.extend(pairs.map(|b| bf16::from_le_bytes(b).to_f32())),
+            StoredDtype::F16 => out.extend(pairs.map(|b| f16::from_le_bytes(b).to_f32())),
             _ => return None,
         }
         Some(())

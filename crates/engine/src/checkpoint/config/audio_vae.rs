@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::fields::Fields;
+use super::fields::{Fields, product};
 use super::video_vae::check_statistics;
 use crate::checkpoint::error::Error;
 use crate::checkpoint::layout::Layout;
@@ -86,7 +86,7 @@ impl AudioVaeConfig {
 
     /// Returns samples per latent.
     pub fn hop_length(&self) -> usize {
-        self.encoder_rates.iter().product()
+        product(&self.encoder_rates)
     }
 
     /// Returns the released model's sizes, with latent statistics that change nothing.
@@ -145,7 +145,15 @@ fn shape(
         latents_std,
     };
     let hop = config.hop_length();
-    let restored: usize = config.decoder_rates.iter().product();
+    // Requests are laid out, and samples counted, by these before any checkpoint is looked at.
+    for (what, expected, found) in
+        [("samples per latent", 800, hop), ("samples per second", 32_000, config.sampling_rate)]
+    {
+        fields.rule(found == expected, || format!("{what} must be {expected}, found {found}"));
+    }
+    let doublings = config.encoder_rates.len();
+    fields.rule(doublings <= 16, || format!("encoder_dim cannot be doubled {doublings} times"));
+    let restored = product(&config.decoder_rates);
     fields.rule(restored == hop, || {
         format!("decoder_rates must multiply to the hop length {hop} of encoder_rates, found {restored}")
     });

@@ -33,6 +33,12 @@ impl Fields {
         self.required(key, "a positive integer", as_size).unwrap_or(1)
     }
 
+    /// A positive number of pixels.
+    pub(in crate::checkpoint) fn pixels(&mut self, key: &str) -> u64 {
+        let pixels = |value: &Value| value.as_u64().filter(|&pixels| pixels > 0 && pixels <= 1 << 32);
+        self.required(key, "a positive number of pixels", pixels).unwrap_or(1)
+    }
+
     /// A positive integer with a default.
     pub(in crate::checkpoint) fn size_or(&mut self, key: &str, default: usize) -> usize {
         self.optional(key, "a positive integer", as_size).unwrap_or(default)
@@ -181,9 +187,14 @@ impl Fields {
 }
 
 fn as_size(value: &Value) -> Option<usize> {
-    // Far above any real dimension, and small enough that products of a few stay inside 64 bits.
-    let size = value.as_u64().filter(|&size| size > 0 && size <= 1 << 24)?;
+    // Far above any real dimension, and small enough that the products of three that make a width stay inside 64 bits.
+    let size = value.as_u64().filter(|&size| size > 0 && size <= 1 << 20)?;
     usize::try_from(size).ok()
+}
+
+/// Multiplies a list of factors of any length; a product that no real network has saturates, and breaks a rule.
+pub(super) fn product(factors: &[usize]) -> usize {
+    factors.iter().fold(1, |product, factor| product.saturating_mul(*factor))
 }
 
 fn as_sizes(value: &Value) -> Option<Vec<usize>> {

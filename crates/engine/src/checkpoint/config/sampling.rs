@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use clapboard_h3::Sigmas;
 use serde::Serialize;
 
 use super::fields::Fields;
@@ -53,12 +54,10 @@ fn read_model_index(path: &Path, partition: &str) -> Result<SamplingConfig, Erro
             format!("_minimax_h3.partition is {found:?}, but the folder is that of {partition}")
         });
     }
-    if let Some(schedule) = &config.base_schedule {
-        let falls = schedule.windows(2).all(|pair| pair[0] > pair[1]);
-        let bounded = schedule.first().is_some_and(|&first| first <= 1.0) && schedule.last() == Some(&0.0);
-        fields.rule(schedule.len() >= 2 && falls && bounded, || {
-            format!("_minimax_h3.base_schedule must fall from at most 1 to 0, found {schedule:?}")
-        });
+    if let Some(schedule) = &config.base_schedule
+        && let Err(problem) = Sigmas::from_base(schedule, 1.0)
+    {
+        fields.rule(false, || format!("_minimax_h3.base_schedule: {problem}, found {schedule:?}"));
     }
     fields.ignore(&["_class_name", "_minimax_h3.tasks", "scheduler", "text_encoder", "tokenizer", "processor"]);
     fields.ignore(&["transformer", "video_vae", "audio_vae", "_diffusers_version"]);

@@ -154,7 +154,20 @@ fn rules_of_the_vaes_are_enforced() {
         ("latents_std", json!([1.0]), "24 latent channels need as many"),
         ("temporal_downsample_factors", json!([1, 2]), "6 encoder levels need as many strides"),
         ("decoder_rope_dim_ratio", json!(0.5), "multiple of 6"),
-        ("token_drop", json!(5), "cannot be dropped"),
+        ("token_drop", json!(5), "latents dropped at the end of a video must be 3, found 5"),
+        ("clip_length", json!(13), "frames per clip must be 17, found 13"),
+        ("out_channels", json!(4), "pixel channels must be 3, found 4"),
+        // A product beyond 64 bits.
+        (
+            "spatial_downsample_factors",
+            json!([1 << 20, 1 << 20, 1 << 20, 1 << 20, 1, 1]),
+            "per latent and side must be 16",
+        ),
+        (
+            "temporal_downsample_factors",
+            json!([1 << 20, 1 << 20, 1 << 20, 1 << 4, 1, 1]),
+            "frames per latent must be 4",
+        ),
         ("norm_num_groups", json!(3), "multiples of 3 norm groups"),
         ("spatial_padding_mode", json!("zeros"), "must be reflect"),
     ];
@@ -168,6 +181,10 @@ fn rules_of_the_vaes_are_enforced() {
     let audio = [
         ("decoder_rates", json!([5, 5, 4, 4, 4]), "must multiply to the hop length 800"),
         ("decoder_dim", json!(48), "cannot be halved 5 times"),
+        ("sampling_rate", json!(44_100), "samples per second must be 32000, found 44100"),
+        ("encoder_rates", json!([2, 4, 4, 5, 4]), "samples per latent must be 800, found 640"),
+        ("encoder_rates", json!([1 << 20, 1 << 20, 1 << 20, 1 << 20]), "samples per latent must be 800"),
+        ("encoder_rates", json!([vec![2, 4, 4, 5, 5], vec![1; 60]].concat()), "cannot be doubled 65 times"),
         ("num_attention_heads", json!(3), "must split over 3 heads"),
         ("decoder_kernel_sizes", json!([9, 9, 8, 8]), "needs one kernel for each rate"),
         ("resblock_kernel_sizes", json!([3, 7, 10]), "must be odd"),
@@ -195,7 +212,7 @@ fn distilled_schedules_are_read_and_checked() {
     assert_eq!((config.video_shift, config.audio_shift), (12.0, 3.0));
     for schedule in [json!([]), json!([0.0]), json!([0.5, 0.5, 0.0]), json!([0.9, 0.1]), json!([1.5, 0.0])] {
         let text = read("fl2va", schedule).unwrap_err().to_string();
-        assert!(text.contains("must fall from at most 1 to 0"), "{text}");
+        assert!(text.contains("sigmas must fall strictly from 1 to 0"), "{text}");
     }
     let text = read("ref2va", Value::Null).unwrap_err().to_string();
     assert!(text.contains("the folder is that of ref2va"), "{text}");

@@ -103,11 +103,6 @@ impl VisionConfig {
     pub fn merged_dim(&self) -> usize {
         self.hidden_size * self.spatial_merge_size * self.spatial_merge_size
     }
-
-    /// Returns the values of one patch row.
-    pub fn patch_dim(&self) -> usize {
-        self.in_channels * self.temporal_patch_size * self.patch_size * self.patch_size
-    }
 }
 
 impl TextEncoderConfig {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::fields::Fields;
+use super::fields::{Fields, product};
 use crate::checkpoint::error::Error;
 use crate::checkpoint::layout::Layout;
 
@@ -99,12 +99,12 @@ impl VideoVaeConfig {
 
     /// Returns pixels per latent, per side.
     pub fn spatial_compression(&self) -> usize {
-        self.spatial_downsample.iter().product()
+        product(&self.spatial_downsample)
     }
 
     /// Returns frames per latent.
     pub fn temporal_compression(&self) -> usize {
-        self.temporal_downsample.iter().product()
+        product(&self.temporal_downsample)
     }
 
     /// Returns the released model's sizes, with latent statistics that change nothing.
@@ -158,15 +158,17 @@ impl VideoVaeConfig {
                 rotated, self.decoder_head_dim
             )
         });
-        // The chunk arithmetic is written for clips that overlap in latents and fill them from the end.
-        let latents = self.clip_length.div_ceil(self.temporal_compression());
-        fields.rule(self.token_drop < latents, || {
-            format!(
-                "clips of {} frames have {latents} latents, {} of them cannot be dropped",
-                self.clip_length, self.token_drop
-            )
-        });
+        // Requests are laid out, and frames counted, by these before any checkpoint is looked at.
         let side = self.spatial_compression();
+        for (what, expected, found) in [
+            ("pixel channels", 3, self.out_channels),
+            ("pixels per latent and side", 16, side),
+            ("frames per latent", 4, self.temporal_compression()),
+            ("frames per clip", 17, self.clip_length),
+            ("latents dropped at the end of a video", 3, self.token_drop),
+        ] {
+            fields.rule(found == expected, || format!("{what} must be {expected}, found {found}"));
+        }
         fields.rule(self.tile_overlap_min < self.tile_size, || {
             format!("tiles of {} pixels cannot overlap by {}", self.tile_size, self.tile_overlap_min)
         });

@@ -2,14 +2,14 @@
 
 use super::{List, TensorUse};
 use crate::checkpoint::config::DitConfig;
-use crate::checkpoint::dtype::Dtype;
+use crate::checkpoint::dtype::StoredDtype;
 
 /// The stored rotary frequencies: recomputed from `rope_theta`, bit-equal.
 pub(super) const INV_FREQ: &str = "rope.inv_freq";
 
 pub(super) fn list(config: &DitConfig, list: &mut List) {
     let hidden = config.hidden_size;
-    list.stored_as(Dtype::F32, |list| {
+    list.stored_as(StoredDtype::F32, |list| {
         list.with_bias("video_patch_proj", &[hidden, config.video_row_dim()]);
         list.with_bias("audio_patch_proj", &[hidden, config.audio_in_channels]);
         list.with_bias("time_embedder.proj_in", &[config.time_embed_hidden_dim, config.freq_dim]);
@@ -28,13 +28,13 @@ pub(super) fn list(config: &DitConfig, list: &mut List) {
     }
     list.add("final_layer.norm.weight", &[hidden]);
     list.with_bias("final_layer.adaln_proj.linear", &[config.final_adaln_features(), config.time_embed_dim]);
-    list.stored_as(Dtype::F32, |list| {
+    list.stored_as(StoredDtype::F32, |list| {
         list.with_bias("final_layer.video_out", &[config.video_row_dim(), hidden]);
         list.with_bias("final_layer.audio_out", &[config.audio_in_channels, hidden]);
     });
 }
 
-/// The parts that transformer and refiner blocks have in common.
+/// Lists the parts that transformer and refiner blocks have in common.
 fn block(config: &DitConfig, scope: &str, list: &mut List) {
     let (hidden, inner, ffn) = (config.hidden_size, config.inner_dim(), config.ffn_dim);
     list.add(format!("{scope}.norm1.weight"), &[hidden]);

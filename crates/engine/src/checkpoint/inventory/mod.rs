@@ -11,7 +11,7 @@ mod video_vae;
 
 use super::component::{Component, ComponentId};
 use super::config::{AudioVaeConfig, DitConfig, TextEncoderConfig, VideoVaeConfig};
-use super::dtype::Dtype;
+use super::dtype::StoredDtype;
 use super::layout::Layout;
 use super::names::stored_names;
 
@@ -39,20 +39,20 @@ pub struct ExpectedTensor {
     /// The shape under the canonical name.
     pub shape: Vec<usize>,
     /// The element type of the release.
-    pub dtype: Dtype,
+    pub dtype: StoredDtype,
     /// What it is for.
     pub usage: TensorUse,
 }
 
 impl ExpectedTensor {
-    /// Returns the number of elements.
+    /// Returns the number of elements; more than a file could hold saturates.
     pub fn elements(&self) -> u64 {
-        self.shape.iter().map(|&dim| dim as u64).product()
+        self.shape.iter().fold(1, |elements: u64, &dim| elements.saturating_mul(dim as u64))
     }
 
-    /// Returns the bytes of all elements.
+    /// Returns the bytes of all elements; more than a file could hold saturates.
     pub fn bytes(&self) -> u64 {
-        self.elements() * self.dtype.size() as u64
+        self.elements().saturating_mul(self.dtype.size() as u64)
     }
 }
 
@@ -66,28 +66,28 @@ pub struct Inventory {
 impl Inventory {
     /// Lists the tensors of a diffusion transformer.
     pub fn dit(component: ComponentId, config: &DitConfig) -> Self {
-        let mut list = List::new(Dtype::BF16);
+        let mut list = List::new(StoredDtype::BF16);
         dit::list(config, &mut list);
         Self { component, tensors: list.tensors }
     }
 
     /// Lists the tensors of the text encoder: all layers, of which those past the conditioning are never read.
     pub fn text_encoder(config: &TextEncoderConfig) -> Self {
-        let mut list = List::new(Dtype::BF16);
+        let mut list = List::new(StoredDtype::BF16);
         text::list(config, &mut list);
         Self { component: ComponentId::TextEncoder, tensors: list.tensors }
     }
 
     /// Lists the tensors of the video VAE, encoder and decoder.
     pub fn video_vae(config: &VideoVaeConfig) -> Self {
-        let mut list = List::new(Dtype::F32);
+        let mut list = List::new(StoredDtype::F32);
         video_vae::list(config, &mut list);
         Self { component: ComponentId::VideoVae, tensors: list.tensors }
     }
 
     /// Lists the tensors of the audio VAE, encoder and decoder.
     pub fn audio_vae(config: &AudioVaeConfig) -> Self {
-        let mut list = List::new(Dtype::F32);
+        let mut list = List::new(StoredDtype::F32);
         audio_vae::list(config, &mut list);
         Self { component: ComponentId::AudioVae, tensors: list.tensors }
     }
@@ -124,13 +124,13 @@ impl Inventory {
     /// Returns the bytes of all tensors that are read and whose canonical name `wanted` accepts.
     pub fn bytes(&self, wanted: impl Fn(&str) -> bool) -> u64 {
         let read = self.tensors.iter().filter(|tensor| tensor.usage != TensorUse::Unread);
-        read.filter(|tensor| wanted(&tensor.name)).map(ExpectedTensor::bytes).sum()
+        read.filter(|tensor| wanted(&tensor.name)).map(ExpectedTensor::bytes).fold(0, u64::saturating_add)
     }
 
     /// Returns the number of learned values that are read.
     pub fn parameters(&self) -> u64 {
         let learned = self.tensors.iter().filter(|tensor| tensor.usage == TensorUse::Parameter);
-        learned.map(ExpectedTensor::elements).sum()
+        learned.map(ExpectedTensor::elements).fold(0, u64::saturating_add)
     }
 }
 
@@ -177,13 +177,13 @@ fn is_kept(component: ComponentId, layout: Layout, name: &str) -> bool {
 
 /// A list of tensors being put together.
 struct List {
-    dtype: Dtype,
+    dtype: StoredDtype,
     usage: TensorUse,
     tensors: Vec<ExpectedTensor>,
 }
 
 impl List {
-    fn new(dtype: Dtype) -> Self {
+    fn new(dtype: StoredDtype) -> Self {
         Self { dtype, usage: TensorUse::Parameter, tensors: Vec::new() }
     }
 
@@ -207,7 +207,7 @@ impl List {
     }
 
     /// Adds what `fill` lists, stored in another element type.
-    fn stored_as(&mut self, dtype: Dtype, fill: impl FnOnce(&mut Self)) {
+    fn stored_as(&mut self, dtype: StoredDtype, fill: impl FnOnce(&mut Self)) {
         let before = std::mem::replace(&mut self.dtype, dtype);
         fill(self);
         self.dtype = before;

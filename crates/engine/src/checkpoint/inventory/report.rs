@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use serde::Serialize;
 
 use super::super::component::ComponentId;
-use super::super::dtype::Dtype;
+use super::super::dtype::StoredDtype;
 use super::super::error::Error;
 
 /// Every difference between what a component stores and what its config asks for. Names are as stored.
@@ -38,20 +38,15 @@ pub struct DtypeMismatch {
     /// The stored name.
     pub tensor: String,
     /// The element type of the release.
-    pub expected: Dtype,
+    pub expected: StoredDtype,
     /// The stored element type.
-    pub actual: Dtype,
+    pub actual: StoredDtype,
 }
 
 impl TensorReport {
     /// Tells whether the component can be used. Unknown tensors do no harm.
     pub fn is_usable(&self) -> bool {
         self.missing.is_empty() && self.wrong_shape.is_empty() && self.wrong_dtype.is_empty()
-    }
-
-    /// Tells whether there is no difference at all.
-    pub fn is_exact(&self) -> bool {
-        self.is_usable() && self.unknown.is_empty()
     }
 
     /// Turns differences that make a component unusable into an error.

@@ -18,8 +18,8 @@ use crate::checkpoint::settings::Settings;
 
 /// Writes the tiny checkpoint of a golden folder, with the seed its goldens were made from.
 ///
-/// `golden` must hold `recipe.json`, `configs/manifest.json` and the files that the manifest names. `out` must be absent
-/// or an empty directory; it appears whole or not at all.
+/// `golden` must hold `recipe.json`, `configs/manifest.json` and the files that the manifest names. `out` must be
+/// absent or an empty directory; it appears whole or not at all.
 ///
 /// Errors: [`Error::NotEmpty`], [`Error::Json`] and [`Error::Golden`] naming the golden file, [`Error::Io`].
 pub fn write_from_golden(golden: &Path, layout: Layout, out: &Path) -> Result<(), Error> {

@@ -4,7 +4,7 @@ use super::assets::{MANIFEST, RECIPE};
 use super::error::Error;
 use super::manifest::{MapEntry, Operation};
 use super::recipe::{Recipe, Tensor, Tensors};
-use crate::checkpoint::dtype::Dtype;
+use crate::checkpoint::dtype::StoredDtype;
 
 /// Makes the original tensors of a component. `heads` groups the rows of its query, key and value projections.
 pub(super) fn apply(entries: &[MapEntry], source: &Tensors, recipe: &Recipe, heads: usize) -> Result<Tensors, Error> {
@@ -70,10 +70,10 @@ fn inv_freq(recipe: &Recipe) -> Result<Tensor, Error> {
     let theta = sizes.rope_theta as f32;
     let frequency = |i: usize| 1.0 / theta.powf((2 * i) as f32 / width as f32);
     let bytes = (0..sizes.rope_freq_dim).flat_map(|i| frequency(i).to_le_bytes()).collect();
-    Ok(Tensor { dtype: Dtype::F32, shape: vec![sizes.rope_freq_dim], bytes })
+    Ok(Tensor { dtype: StoredDtype::F32, shape: vec![sizes.rope_freq_dim], bytes })
 }
 
 fn zeros(shape: &[usize]) -> Tensor {
-    let bytes = vec![0; Dtype::F32.size() * shape.iter().product::<usize>()];
-    Tensor { dtype: Dtype::F32, shape: shape.to_vec(), bytes }
+    let bytes = vec![0; StoredDtype::F32.size() * shape.iter().product::<usize>()];
+    Tensor { dtype: StoredDtype::F32, shape: shape.to_vec(), bytes }
 }

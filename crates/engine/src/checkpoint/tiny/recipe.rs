@@ -10,12 +10,12 @@ use half::bf16;
 use serde::Deserialize;
 
 use super::error::Error;
-use crate::checkpoint::dtype::Dtype;
+use crate::checkpoint::dtype::StoredDtype;
 
 /// One tensor in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tensor {
-    pub(super) dtype: Dtype,
+    pub(super) dtype: StoredDtype,
     pub(super) shape: Vec<usize>,
     /// Little-endian values, row major.
     pub(super) bytes: Vec<u8>,
@@ -152,15 +152,15 @@ fn elements(name: &str, shape: &[usize]) -> Result<usize, Error> {
 
 fn encode(name: &str, dtype: &str, shape: &[usize], values: &[f32]) -> Result<Tensor, Error> {
     let shape = shape.to_vec();
-    match Dtype::from_name(dtype) {
-        Some(Dtype::F32) => {
+    match StoredDtype::from_name(dtype) {
+        Some(StoredDtype::F32) => {
             let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-            Ok(Tensor { dtype: Dtype::F32, shape, bytes })
+            Ok(Tensor { dtype: StoredDtype::F32, shape, bytes })
         }
         // Rounds to nearest, ties to even.
-        Some(Dtype::BF16) => {
+        Some(StoredDtype::BF16) => {
             let bytes = values.iter().flat_map(|&value| bf16::from_f32(value).to_le_bytes()).collect();
-            Ok(Tensor { dtype: Dtype::BF16, shape, bytes })
+            Ok(Tensor { dtype: StoredDtype::BF16, shape, bytes })
         }
         _ => Err(Error::golden("recipe.json", format!("tensor {name} must be F32 or BF16, found {dtype}"))),
     }

@@ -21,9 +21,9 @@ const SHARD_BYTES: u64 = 5_261_334_938;
 
 /// Writes a checkpoint of released size without data: every tensor reads as zeros.
 ///
-/// It proves arithmetic on sizes (layout, inventory, residency plans) on a machine that could not hold the weights. Both
-/// partitions are there; in the original layout the second one is only a transformer, as partial downloads have it. The
-/// tokenizer is the tiny one. `out` must be absent or an empty directory; it appears whole or not at all.
+/// It proves arithmetic on sizes (layout, inventory, residency plans) on a machine that could not hold the weights.
+/// Both partitions are there; in the original layout the second one is only a transformer, as partial downloads have
+/// it. The tokenizer is the tiny one. `out` must be absent or an empty directory; it appears whole or not at all.
 ///
 /// Errors: [`Error::NotEmpty`], [`Error::NotADirectory`], [`Error::Io`].
 pub fn write_sparse_released(layout: Layout, out: &Path) -> Result<(), Error> {

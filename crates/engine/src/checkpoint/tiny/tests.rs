@@ -13,7 +13,7 @@ use super::*;
 use crate::checkpoint::layout::Layout;
 use crate::checkpoint::{Checkpoint, ComponentId, map_file};
 
-/// The repository's golden folder.
+/// Returns the repository's golden folder.
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden")
 }
@@ -22,7 +22,7 @@ fn embedded() -> (Recipe, Manifest) {
     (parse(&Assets::Embedded, RECIPE).unwrap(), parse(&Assets::Embedded, MANIFEST).unwrap())
 }
 
-/// The recipe's digest: names in order, each followed by its value bytes.
+/// Returns the recipe's digest: names in order, each followed by its value bytes.
 fn digest(tensors: &Tensors) -> String {
     let mut hash = Sha256::new();
     for (name, tensor) in tensors {

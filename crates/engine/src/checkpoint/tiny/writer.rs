@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::error::Error;
 use super::recipe::Tensor;
-use crate::checkpoint::dtype::Dtype;
+use crate::checkpoint::dtype::StoredDtype;
 
 /// A tensor as a header describes it.
 pub(super) struct Described<'a> {
     pub(super) name: &'a str,
-    pub(super) dtype: Dtype,
+    pub(super) dtype: StoredDtype,
     pub(super) shape: &'a [usize],
 }
 
