@@ -54,8 +54,8 @@ impl Part {
 
 /// Verifies a golden folder; `listener` hears each stage as it is compared.
 ///
-/// # Errors
-/// [`Error`] when the folder or its checkpoint cannot be read or the engine fails; a stage that differs is a failed line.
+/// Errors: [`Error`] when the folder or its checkpoint cannot be read or the engine fails; a stage that differs is a
+/// failed line.
 pub fn run(options: &Options, listener: &mut dyn FnMut(Line)) -> Result<Summary, Error> {
     let golden = &options.golden;
     let requests: Requests = read_json(&golden.join("requests.json"))?;

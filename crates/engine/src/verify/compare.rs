@@ -28,9 +28,9 @@ pub(super) struct Comparison {
 }
 
 impl Tolerance {
-    /// Compares floats. Not-a-number anywhere fails.
+    /// Compares floats. What is not finite on either side fails, since its differences would be lost in a maximum.
     pub(super) fn floats(self, actual: &[f32], golden: &[f32]) -> Comparison {
-        if actual.len() != golden.len() || actual.iter().any(|value| !value.is_finite()) {
+        if actual.len() != golden.len() || actual.iter().chain(golden).any(|value| !value.is_finite()) {
             return Comparison { error: f64::INFINITY, passed: false };
         }
         let pairs = || actual.iter().zip(golden).map(|(a, g)| (f64::from(*a), f64::from(*g)));
@@ -92,7 +92,10 @@ mod tests {
     fn a_wrong_length_or_a_nan_never_passes() {
         let loose = Tolerance::RelativeRms(1e9);
         assert!(!loose.floats(&[1.0], &[1.0, 2.0]).passed);
-        assert!(!loose.floats(&[f32::NAN], &[1.0]).passed);
+        for tolerance in [loose, Tolerance::Absolute(1e9), Tolerance::LastPlaces(1e9), Tolerance::Exact] {
+            assert!(!tolerance.floats(&[f32::NAN], &[1.0]).passed, "{tolerance}");
+            assert!(!tolerance.floats(&[1.0], &[f32::NAN]).passed, "{tolerance}");
+        }
         assert!(!Tolerance::Levels { most: 255, share: 1.0 }.bytes(&[], &[]).passed);
     }
 

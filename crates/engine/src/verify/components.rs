@@ -26,7 +26,7 @@ pub(super) struct Pixels {
 }
 
 impl Pixels {
-    /// The pixels of some frames, `[channels, picked, height · width]`.
+    /// Returns the pixels of some frames, `[channels, picked, height · width]`.
     pub(super) fn pick(&self, frames: &[usize]) -> Vec<f32> {
         let mut picked = Vec::new();
         for channel in 0..self.channels {

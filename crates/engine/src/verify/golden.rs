@@ -96,12 +96,12 @@ impl GoldenFile {
         Ok(Self { path, tensors, metadata, reached: RefCell::default() })
     }
 
-    /// The tensor of that name, which counts as reached.
+    /// Returns the tensor of that name, which counts as reached.
     pub(super) fn find(&self, name: &str) -> Option<&Values> {
         Some(self.find_shaped(name)?.1)
     }
 
-    /// The same, with its shape.
+    /// Returns the same, with its shape.
     pub(super) fn find_shaped(&self, name: &str) -> Option<(&[usize], &Values)> {
         let (shape, values) = self.tensors.get(name)?;
         self.reached.borrow_mut().insert(name.to_owned());

@@ -72,7 +72,8 @@ impl Request {
 
     /// Resolves the request by our own rules.
     ///
-    /// Sizes are taken as they stand: the reference lets an explicit size exceed the pixel budget, the service does not.
+    /// Sizes are taken as they stand: the reference lets an explicit size exceed the pixel budget, the service does
+    /// not.
     pub(super) fn spec(&self) -> Result<GenerationSpec, String> {
         let geometry = GeometryProfile {
             canvas_short_edge: self.geometry.canvas_short_edge,

@@ -213,7 +213,7 @@ fn check_media(
     Ok(())
 }
 
-/// The decoder alone, fed with the golden latents: what came before cannot hide in it.
+/// Compares the decoder alone, fed with the golden latents: what came before cannot hide in it.
 fn check_decode(
     checkpoint: &Checkpoint,
     decode: DecodePrecision,
@@ -229,7 +229,7 @@ fn check_decode(
     ] {
         let (_, values) = golden.floats(normalised)?;
         let (shape, expected) = golden.floats(denormalised)?;
-        let per_channel: usize = shape[2..].iter().product();
+        let per_channel: usize = shape.iter().skip(2).product();
         let ours: Vec<f32> = values
             .chunks(per_channel.max(1))
             .enumerate()

@@ -116,12 +116,16 @@ pub(super) fn tables(
     let failed = |error| Error::Run { case: place.case.clone(), source: Box::new(error) };
     let tokenizer = Tokenizer::load(&checkpoint.tokenizer_path()?, &checkpoint.text_encoder().text).map_err(failed)?;
     for (index, text) in tables.tokenizer.iter().enumerate() {
-        let ours = tokenizer.encode_segment(&text.text, false).map_err(failed)?;
+        let ours = tokenizer.encode_segment(&text.text).map_err(failed)?;
         report.compared(place, &format!("tokenizer {index}"), Tolerance::Exact, equal(&ours, &text.ids));
     }
     let step = checkpoint.video_vae().spatial_compression();
     for split in &tables.split_tiles {
         let geometry = TileGeometry { size: split.tile, min_overlap: split.min_overlap };
+        if !geometry.fits(step) || !split.length.is_multiple_of(step) {
+            let problem = format!("its tiles {geometry:?} of {} pixels are off the latent grid", split.length);
+            return Err(Error::Malformed { path: path.to_owned(), problem });
+        }
         let spans = split_tiles(split.length, geometry, step);
         let ours: Vec<[usize; 3]> = spans.iter().map(|span| [span.start, span.len, span.overlap_before]).collect();
         let overlaps = std::iter::once(0).chain(split.overlaps.iter().copied());

@@ -50,7 +50,7 @@ impl Tap for GoldenTap<'_> {
     }
 }
 
-/// The first clip of a golden tensor that covers the whole film: `[1, channels, frames, …]` of which `shape`
+/// Returns the first clip of a golden tensor that covers the whole film: `[1, channels, frames, …]` of which `shape`
 /// `[channels, fewer frames, …]` was seen. None when the shapes differ otherwise.
 fn leading(golden: &[f32], golden_shape: &[usize], shape: &[usize]) -> Option<Vec<f32>> {
     let (&[1, channels, frames, ..], &[seen_channels, seen_frames, ..]) = (golden_shape, shape) else { return None };

@@ -38,10 +38,10 @@ pub const F16_PIXELS: Tolerance = Tolerance::RelativeRms(2e-3);
 /// Frames decoded with F16 linears against those in F32, relative and value by value.
 pub const F16_AGAINST_F32: (Tolerance, Tolerance) = (Tolerance::RelativeRms(2e-3), Tolerance::Absolute(1e-2));
 
-/// The tolerance of a request's stage, by its golden name.
+/// Returns the tolerance of a request's stage, by its golden name.
 ///
-/// F32: a stage before any attention 1e-5; whatever attention or many layers feed 1e-4; latents 3e-4; sound 1e-4; frames one
-/// level in one of 200 values. BF16: activations 2e-2, velocities and latents 1e-2, frames four levels.
+/// F32: a stage before any attention 1e-5; whatever attention or many layers feed 1e-4; latents 3e-4; sound 1e-4;
+/// frames one level in one of 200 values. BF16: activations 2e-2, velocities and latents 1e-2, frames four levels.
 pub fn of_stage(name: &str, precision: Precision) -> Tolerance {
     let rms = Tolerance::RelativeRms;
     let after_step = name.strip_prefix("step").and_then(|rest| rest.split_once('.')).map(|(_, kind)| kind);
