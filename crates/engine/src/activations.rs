@@ -35,7 +35,7 @@ impl ActivationPlan {
         Self(buffers)
     }
 
-    /// The buffers.
+    /// Returns the buffers.
     pub fn buffers(&self) -> &[Planned] {
         &self.0
     }
@@ -47,11 +47,9 @@ impl ActivationPlan {
 
     /// Makes buffer `name`.
     ///
-    /// # Panics
-    /// When the plan has no such buffer: a network allocates exactly what it planned.
+    /// Panics: When the plan has no such buffer: a network allocates exactly what it planned.
     ///
-    /// # Errors
-    /// [`OpError`] when memory runs out.
+    /// Errors: [`OpError`] when memory runs out.
     pub fn make<O: Ops>(&self, ops: &O, name: &str) -> Result<Tensor<O::Buffer>, OpError> {
         let planned = self.0.iter().find(|planned| planned.name == name).expect("a network makes what it planned");
         ops.alloc(planned.dtype, planned.shape)

@@ -7,7 +7,7 @@ use crate::dit::{Dit, DitRequest};
 use crate::ops::{DType, OpError, Ops, Tensor};
 use crate::progress::ProgressEvent;
 use crate::run::{Run, RunError};
-use crate::sampling::{InitialNoise, LatentGrid, patchify, unpatchify};
+use crate::sampling::{InitialNoise, LatentShape, patchify, unpatchify};
 
 /// Normalised latents, the target's only.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,7 +30,7 @@ impl<B: Send + Sync> DenoiseState<B> {
     fn start<O: Ops<Buffer = B>>(
         ops: &O,
         spec: &GenerationSpec,
-        grid: LatentGrid,
+        grid: LatentShape,
         audio_rows: usize,
         audio_channels: usize,
     ) -> Result<Self, OpError> {
@@ -99,10 +99,10 @@ where
     Ok(latents)
 }
 
-/// The target's latent block.
-pub(crate) fn target_grid(spec: &GenerationSpec, channels: usize) -> LatentGrid {
+/// Returns the target's latent block.
+pub(crate) fn target_grid(spec: &GenerationSpec, channels: usize) -> LatentShape {
     let video = spec.target().video;
-    LatentGrid { channels, frames: video.frames as usize, height: video.height as usize, width: video.width as usize }
+    LatentShape { channels, frames: video.frames as usize, height: video.height as usize, width: video.width as usize }
 }
 
 /// `[2, channels, n]` of audio rows `[2 · n, channels]`: left rows before right rows.

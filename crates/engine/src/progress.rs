@@ -19,7 +19,7 @@ impl Phase {
     /// All phases, in order.
     pub const ALL: [Phase; 4] = [Phase::TextEncode, Phase::Denoise, Phase::DecodeAudio, Phase::DecodeVideo];
 
-    /// The name in logs, timings and metrics.
+    /// Returns the name in logs, timings and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Phase::TextEncode => "text_encode",

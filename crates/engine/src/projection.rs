@@ -14,8 +14,7 @@ pub struct Linear<B> {
 impl<B> Linear<B> {
     /// `y = x · weightᵀ + bias`.
     ///
-    /// # Errors
-    /// [`OpError`] when shapes do not fit.
+    /// Errors: [`OpError`] when shapes do not fit.
     pub fn apply<O: Ops<Buffer = B>>(&self, ops: &O, x: View<'_, B>, y: ViewMut<'_, B>) -> Result<(), OpError> {
         ops.linear(self.weight.view(), Some(self.bias.view()), x, y)
     }

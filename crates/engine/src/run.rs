@@ -42,8 +42,7 @@ pub struct Run<'a> {
 impl Run<'_> {
     /// Obeys the control: called before every block, layer and tile.
     ///
-    /// # Errors
-    /// [`RunError::Stopped`] when told to stop.
+    /// Errors: [`RunError::Stopped`] when told to stop.
     pub fn check(&self) -> Result<(), RunError> {
         obey(self.control)
     }
@@ -56,8 +55,7 @@ impl Run<'_> {
 
 /// Asks `control` once.
 ///
-/// # Errors
-/// [`RunError::Stopped`] when told to stop.
+/// Errors: [`RunError::Stopped`] when told to stop.
 pub(crate) fn obey(control: &dyn Control) -> Result<(), RunError> {
     match control.command() {
         Command::Run => Ok(()),

@@ -33,14 +33,12 @@ pub struct SinkError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 pub trait FrameSink: Send {
     /// Hears what is coming, once, before the first chunk.
     ///
-    /// # Errors
-    /// [`SinkError`] when it cannot take such media.
+    /// Errors: [`SinkError`] when it cannot take such media.
     fn begin(&mut self, format: &MediaFormat) -> Result<(), SinkError>;
 
     /// Takes a chunk, or gives it back when it could not within `patience`, so that the engine can look at its control
     /// before it offers the chunk again: a hung muxer never hides a cancel.
     ///
-    /// # Errors
-    /// [`SinkError`] when it failed for good.
+    /// Errors: [`SinkError`] when it failed for good.
     fn offer(&mut self, chunk: MediaChunk, patience: Duration) -> Result<Option<MediaChunk>, SinkError>;
 }

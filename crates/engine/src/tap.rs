@@ -6,8 +6,7 @@ use crate::ops::OpError;
 pub trait Tap {
     /// Is shown tensor `name` of `shape`; `read` downloads it and is called only by those who want the values.
     ///
-    /// # Errors
-    /// What `read` gives.
+    /// Errors: What `read` gives.
     fn see(&mut self, name: &str, shape: &[usize], read: &dyn Fn() -> Result<Vec<f32>, OpError>)
     -> Result<(), OpError>;
 }

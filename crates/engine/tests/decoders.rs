@@ -73,7 +73,7 @@ impl Tiny {
     }
 }
 
-/// The pixels of a film, `[3, frames, height, width]`.
+/// Returns the pixels of a film, `[3, frames, height, width]`.
 fn decode(tiny: &Tiny, decoder: &VideoDecoder<Cpu>, latents: VideoLatents<'_>) -> Vec<f32> {
     let mut tap = NoTap;
     let mut run = Run { control: &Uninterrupted, progress: &Unwatched, tap: &mut tap };

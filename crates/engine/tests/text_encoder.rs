@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clapboard_engine::LoadError;
-use clapboard_engine::checkpoint::{self, Checkpoint, ComponentId, Dtype, Layout, RawTensor, map_file, tiny};
+use clapboard_engine::checkpoint::{self, Checkpoint, ComponentId, Layout, RawTensor, StoredDtype, map_file, tiny};
 use clapboard_engine::ops::cpu::Cpu;
 use clapboard_engine::ops::{DType, OpError, Ops};
 use clapboard_engine::parallel::{Alone, Rank};
@@ -98,7 +98,7 @@ impl Golden {
 
     fn input_ids(&self) -> Vec<u32> {
         let ids = self.tensor("te.input_ids").unwrap();
-        assert_eq!(ids.dtype(), Dtype::I64);
+        assert_eq!(ids.dtype(), StoredDtype::I64);
         let wide = ids.bytes().chunks_exact(8).map(|b| i64::from_le_bytes(b.try_into().unwrap()));
         wide.map(|id| u32::try_from(id).unwrap()).collect()
     }

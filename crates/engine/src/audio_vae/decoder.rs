@@ -17,8 +17,6 @@ const BATCH: usize = 2;
 pub struct Waveform {
     /// Samples in `[-1, 1]`, all of the left channel, then all of the right one.
     pub planes: Vec<f32>,
-    /// Samples per second and channel.
-    pub sample_rate: usize,
 }
 
 impl Waveform {
@@ -27,7 +25,7 @@ impl Waveform {
         self.planes.len() / BATCH
     }
 
-    /// The samples, left and right in turn.
+    /// Returns the samples, left and right in turn.
     pub fn interleaved(&self) -> Vec<f32> {
         let (left, right) = self.planes.split_at(self.samples());
         left.iter().zip(right).flat_map(|(left, right)| [*left, *right]).collect()
@@ -43,21 +41,19 @@ pub struct AudioDecoder<O: Ops> {
 impl<O: Ops> AudioDecoder<O> {
     /// Takes the decoder of an audio VAE.
     ///
-    /// # Errors
-    /// [`LoadError`] naming a missing or ill-shaped tensor.
+    /// Errors: [`LoadError`] naming a missing or ill-shaped tensor.
     pub fn load(ops: &O, component: &Component, config: AudioVaeConfig) -> Result<Self, LoadError> {
         Ok(Self { weights: Weights::load(ops, component, &config)?, config })
     }
 
-    /// The sizes of the network.
+    /// Returns the sizes of the network.
     pub fn config(&self) -> &AudioVaeConfig {
         &self.config
     }
 
     /// Decodes normalised latents `[2, channels, n]`, left and right, to `n` hops of samples each.
     ///
-    /// # Errors
-    /// [`DecodeError`] for a wrong number of values, a failed operation or a stop.
+    /// Errors: [`DecodeError`] for a wrong number of values, a failed operation or a stop.
     pub fn decode(&self, ops: &O, latents: &[f32], run: &mut Run<'_>) -> Result<Waveform, DecodeError> {
         let length = self.length(latents)?;
         let (mean, std) = (&self.config.latents_mean, &self.config.latents_std);
@@ -74,8 +70,7 @@ impl<O: Ops> AudioDecoder<O> {
 
     /// Decodes latents `[2, channels, n]` that are already denormalised.
     ///
-    /// # Errors
-    /// As [`AudioDecoder::decode`].
+    /// Errors: As [`AudioDecoder::decode`].
     pub fn decode_denormalised(&self, ops: &O, latents: &[f32], run: &mut Run<'_>) -> Result<Waveform, DecodeError> {
         let length = self.length(latents)?;
         let parts = self.weights.stages.len();
@@ -91,7 +86,7 @@ impl<O: Ops> AudioDecoder<O> {
         }
         let mut planes = self.finish(ops, hidden, run.tap)?;
         planes.iter_mut().for_each(|sample| *sample = sample.clamp(-1.0, 1.0));
-        Ok(Waveform { planes, sample_rate: self.config.sampling_rate })
+        Ok(Waveform { planes })
     }
 
     /// Latents of one channel.
@@ -117,7 +112,7 @@ impl<O: Ops> AudioDecoder<O> {
         Ok(hidden)
     }
 
-    /// The last stage's result to samples, before clamping.
+    /// Turns the last stage's result into samples, before clamping.
     fn finish(&self, ops: &O, hidden: Tensor<O::Buffer>, tap: &mut dyn Tap) -> Result<Vec<f32>, OpError> {
         let shape = [hidden.shape()[0], hidden.shape()[1], hidden.shape()[2]];
         let mut bent = ops.alloc(DType::F32, shape.into())?;
@@ -169,7 +164,7 @@ mod tests {
 
     #[test]
     fn interleaving_takes_left_and_right_in_turn() {
-        let waveform = Waveform { planes: vec![1.0, 2.0, -1.0, -2.0], sample_rate: 32000 };
+        let waveform = Waveform { planes: vec![1.0, 2.0, -1.0, -2.0] };
         assert_eq!(waveform.samples(), 2);
         assert_eq!(waveform.interleaved(), [1.0, -1.0, 2.0, -2.0]);
     }

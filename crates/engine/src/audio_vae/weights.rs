@@ -1,6 +1,6 @@
 //! The decoder's weights; weight normalisation is folded when they are taken.
 
-use crate::checkpoint::{AudioVaeConfig, Component, Dtype, Stored};
+use crate::checkpoint::{AudioVaeConfig, Component, StoredDtype};
 use crate::load::LoadError;
 use crate::ops::{AliasFreeSnake, Conv1dShape, DType, Dims, Ops, Tensor};
 
@@ -162,11 +162,11 @@ impl<O: Ops> Loader<'_, O> {
         Ok(Conv { weight: self.folded(name, sizes)?, bias, shape })
     }
 
-    /// The weight that a pair of length and direction stands for.
+    /// Returns the weight that a pair of length and direction stands for.
     fn folded(&self, name: &str, sizes: [usize; 3]) -> Result<Tensor<O::Buffer>, LoadError> {
-        let length = values(&self.stored(&format!("{name}.weight_g"), &[sizes[0], 1, 1])?);
+        let length = self.component.expect_values(&format!("{name}.weight_g"), &[sizes[0], 1, 1])?;
         let tensor = format!("{name}.weight_v");
-        let mut weight = values(&self.stored(&tensor, &sizes)?);
+        let mut weight = self.component.expect_values(&tensor, &sizes)?;
         fold(&length, &mut weight).map_err(|row| LoadError::Norm { tensor, row })?;
         let mut folded = self.ops.alloc(DType::F32, Dims::new(&sizes))?;
         self.ops.write(&weight, folded.view_mut())?;
@@ -174,16 +174,8 @@ impl<O: Ops> Loader<'_, O> {
     }
 
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor<O::Buffer>, LoadError> {
-        Ok(self.ops.weight(&self.stored(name, shape)?)?)
+        Ok(self.ops.weight(&self.component.expect(name, shape, &[StoredDtype::F32])?)?)
     }
-
-    fn stored(&self, name: &str, shape: &[usize]) -> Result<Stored, LoadError> {
-        Ok(self.component.expect(name, shape, &[Dtype::F32])?)
-    }
-}
-
-fn values(stored: &Stored) -> Vec<f32> {
-    stored.to_f32().expect("the tensor was taken as F32")
 }
 
 /// Gives each row of `direction` the length `length[row]`: `w = g · v / ‖v‖`, the norm over all axes but the first.

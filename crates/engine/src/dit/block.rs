@@ -23,7 +23,7 @@ pub(super) struct BlockInputs<'a, B> {
 }
 
 impl<O: Ops> Layers<'_, O> {
-    /// The residual stream through one block, in place. `tap` is given for the block whose internals are compared.
+    /// Runs the residual stream through one block, in place. `tap` is given for the block whose internals are compared.
     pub(super) fn block(
         &self,
         weights: &DitBlockWeights<O::Buffer>,

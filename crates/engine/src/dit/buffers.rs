@@ -65,8 +65,7 @@ impl<B: Send + Sync> DitBuffers<B> {
 
     /// Makes what [`DitBuffers::plan`] planned.
     ///
-    /// # Errors
-    /// [`OpError`] when memory runs out.
+    /// Errors: [`OpError`] when memory runs out.
     pub fn make<O: Ops<Buffer = B>>(ops: &O, plan: &ActivationPlan) -> Result<Self, OpError> {
         let make = |name| plan.make(ops, name);
         Ok(Self {

@@ -36,8 +36,7 @@ where
     ///
     /// The parts that the checkpoint keeps in F32 stay so: patch projections, timestep MLP, heads.
     ///
-    /// # Errors
-    /// [`LoadError`] naming a missing or ill-shaped tensor.
+    /// Errors: [`LoadError`] naming a missing or ill-shaped tensor.
     pub fn load(
         ops: &O,
         component: &Component,
@@ -59,7 +58,7 @@ where
         })
     }
 
-    /// The sizes of the network.
+    /// Returns the sizes of the network.
     pub fn config(&self) -> &DitConfig {
         &self.config
     }
@@ -72,8 +71,7 @@ where
     ///
     /// `prompt_embeds` `[text_rows, text_dim]`; `video_timesteps` and `audio_timesteps` hold one value a step.
     ///
-    /// # Errors
-    /// [`RunError`] when an operation fails or the run is stopped.
+    /// Errors: [`RunError`] when an operation fails or the run is stopped.
     pub fn begin(
         &self,
         ops: &O,
@@ -108,7 +106,7 @@ where
             step_rows: steps.iter().map(|step| StepRows::upload(ops, step)).collect::<Result<_, _>>()?,
         };
         let buffers = DitBuffers::make(ops, &DitBuffers::<O::Buffer>::plan(config, self.dtype, &shape))?;
-        Ok(DitRequest { buffers, fixed, steps })
+        Ok(DitRequest { buffers, fixed })
     }
 
     fn rotary(&self, ops: &O, layout: &PackedLayout, run: &mut Run<'_>) -> Result<RotaryTables<O::Buffer>, OpError> {
@@ -119,8 +117,8 @@ where
         RotaryTables::upload(ops, layout.rows(), &cos, &sin)
     }
 
-    /// The timestep MLP over every step of the schedule, activated for the AdaLN projections: F32 inside, rounded to the
-    /// compute dtype after the activation.
+    /// Runs the timestep MLP over every step of the schedule, activated for the AdaLN projections: F32 inside, rounded to
+    /// the compute dtype after the activation.
     fn embed_timesteps(
         &self,
         ops: &O,
@@ -155,8 +153,7 @@ where
     /// Predicts the velocities of `step` from F32 rows, conditions first: `video_rows` `[video_rows, 4 · channels]`,
     /// `audio_rows` `[audio_rows, channels]`. They are left in the request's buffers.
     ///
-    /// # Errors
-    /// [`RunError`] when an operation fails or the run is stopped.
+    /// Errors: [`RunError`] when an operation fails or the run is stopped.
     pub fn forward(
         &self,
         ops: &O,
@@ -166,7 +163,7 @@ where
         audio_rows: View<'_, O::Buffer>,
         run: &mut Run<'_>,
     ) -> Result<(), RunError> {
-        let DitRequest { buffers, fixed, .. } = request;
+        let DitRequest { buffers, fixed } = request;
         let tap = (step == 0).then_some(&mut *run.tap);
         self.embed_rows(ops, buffers, fixed, video_rows, audio_rows, tap)?;
         self.run_blocks(ops, buffers, fixed, step, run)?;

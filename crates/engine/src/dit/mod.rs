@@ -1,7 +1,7 @@
 //! The diffusion transformer: one packed sequence of text, video and audio rows through blocks of modulated attention.
 //!
-//! [`Dit::begin`] does once per request what no step changes (text refiner, rotary tables, timestep embeddings, buffers);
-//! [`Dit::forward`] predicts the velocities of one step.
+//! [`Dit::begin`] does once per request what no step changes (text refiner, rotary tables, timestep embeddings,
+//! buffers); [`Dit::forward`] predicts the velocities of one step.
 
 mod attention;
 mod block;
@@ -19,6 +19,4 @@ mod weights;
 pub use buffers::{DitBuffers, DitShape};
 pub use forward::Dit;
 pub use request::{DitRequest, StepTimesteps};
-pub use rotary::rotary_tables;
-pub use timestep::sinusoid;
 pub use weights::{AttentionWeights, DitBlockWeights, DitWeights, FeedForwardWeights, RefinerBlockWeights};

@@ -20,7 +20,7 @@ pub struct StepTimesteps {
 }
 
 impl StepTimesteps {
-    /// The timesteps of every step of a schedule over `layout`, each padded to the same count.
+    /// Returns the timesteps of every step of a schedule over `layout`, each padded to the same count.
     pub fn schedule(layout: &PackedLayout, video: &[f32], audio: &[f32]) -> Vec<Self> {
         let steps: Vec<_> = video.iter().zip(audio).map(|(video, audio)| layout.timesteps(*video, *audio)).collect();
         let count = steps.iter().map(|step| step.unique.len()).max().unwrap_or(0);
@@ -44,14 +44,6 @@ pub struct DitRequest<B> {
     pub buffers: DitBuffers<B>,
     /// What no step changes.
     pub(super) fixed: Fixed<B>,
-    pub(super) steps: Vec<StepTimesteps>,
-}
-
-impl<B> DitRequest<B> {
-    /// The timesteps of step `step`.
-    pub fn timesteps(&self, step: usize) -> &StepTimesteps {
-        &self.steps[step]
-    }
 }
 
 /// What a request computes once: refined text, rotary tables, timestep embeddings, row indices.

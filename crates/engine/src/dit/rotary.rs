@@ -27,9 +27,10 @@ impl<B> RotaryTables<B> {
 
 /// Cosines and sines `[rows, 6 · freqs]` of positions `(t, h, w)`.
 ///
-/// Each axis gives `freqs` angles `p · theta^(−i/freqs)`; the three follow one another and then repeat, so that rotating by
-/// halves turns `6 · freqs` channels. Positions are F64 in the layout and are rounded to F32 first, as the reference does.
-pub fn rotary_tables(positions: &[[f64; 3]], freqs: usize, theta: f64) -> (Vec<f32>, Vec<f32>) {
+/// Each axis gives `freqs` angles `p · theta^(−i/freqs)`; the three follow one another and then repeat, so that
+/// rotating by halves turns `6 · freqs` channels. Positions are F64 in the layout and are rounded to F32 first, as the
+/// reference does.
+pub(super) fn rotary_tables(positions: &[[f64; 3]], freqs: usize, theta: f64) -> (Vec<f32>, Vec<f32>) {
     let inverse: Vec<f32> =
         (0..freqs).map(|i| 1.0 / (theta as f32).powf((2 * i) as f32 / (2 * freqs) as f32)).collect();
     let width = 6 * freqs;

@@ -3,7 +3,7 @@
 /// `[timesteps, width]`: cosines, then sines, of `t · 10000^(−i / (width/2))` for unscaled `t` in `[0, 1]`.
 ///
 /// F32 throughout, as diffusers' `Timesteps(flip_sin_to_cos=True, downscale_freq_shift=0)`.
-pub fn sinusoid(timesteps: &[f32], width: usize) -> Vec<f32> {
+pub(super) fn sinusoid(timesteps: &[f32], width: usize) -> Vec<f32> {
     let half = width / 2;
     let frequencies: Vec<f32> = (0..half).map(|i| (-(10_000f32.ln()) * i as f32 / half as f32).exp()).collect();
     timesteps

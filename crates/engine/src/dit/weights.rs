@@ -1,8 +1,8 @@
 //! The transformer's weights, as the checkpoint names and stores them.
 
-use crate::checkpoint::{Component, DitConfig, GatedRows, QkvRows};
+use crate::checkpoint::{Component, DitConfig, GateOrder, QkvRows};
 use crate::load::LoadError;
-use crate::ops::{GateOrder, Ops, Tensor};
+use crate::ops::{Ops, Tensor};
 use crate::projection::Linear;
 
 /// Queries, keys and values of one attention, and its output projection.
@@ -84,8 +84,7 @@ pub struct DitWeights<B> {
 impl<B: Send + Sync> DitWeights<B> {
     /// Takes the weights outside the block stack.
     ///
-    /// # Errors
-    /// [`LoadError`] naming the tensor.
+    /// Errors: [`LoadError`] naming the tensor.
     pub fn load<O: Ops<Buffer = B>>(ops: &O, component: &Component, config: &DitConfig) -> Result<Self, LoadError> {
         let linear = |name: &str| load_linear(ops, component, name);
         let refiner = (0..config.num_refiner_layers)
@@ -118,8 +117,7 @@ impl<B: Send + Sync> DitWeights<B> {
 impl<B: Send + Sync> DitBlockWeights<B> {
     /// Takes the weights of block `index`.
     ///
-    /// # Errors
-    /// [`LoadError`] naming the tensor.
+    /// Errors: [`LoadError`] naming the tensor.
     pub fn load<O: Ops<Buffer = B>>(ops: &O, component: &Component, index: usize) -> Result<Self, LoadError> {
         let prefix = format!("blocks.{index}");
         Ok(Self {
@@ -148,10 +146,7 @@ impl<B: Send + Sync> FeedForwardWeights<B> {
     fn load<O: Ops<Buffer = B>>(ops: &O, component: &Component, prefix: &str) -> Result<Self, LoadError> {
         Ok(Self {
             fc1: load(ops, component, &format!("{prefix}.mlp.fc1.weight"))?,
-            order: match component.gated_rows() {
-                GatedRows::GateFirst => GateOrder::GateFirst,
-                GatedRows::UpFirst => GateOrder::UpFirst,
-            },
+            order: component.gate_order(),
             fc2: load(ops, component, &format!("{prefix}.mlp.fc2.weight"))?,
         })
     }

@@ -7,10 +7,10 @@ use crate::ops::{OpError, Ops, ViewMut};
 
 /// This rank's place among those that share one generation, and its collectives.
 pub trait Rank<O: Ops>: Send + Sync {
-    /// Sums `partial` over the tensor-parallel group, in place on every rank: after a projection whose inputs are sharded.
+    /// Sums `partial` over the tensor-parallel group, in place on every rank: after a projection whose inputs are
+    /// sharded.
     ///
-    /// # Errors
-    /// [`OpError`] when the collective fails.
+    /// Errors: [`OpError`] when the collective fails.
     fn sum_partial(&self, ops: &O, partial: ViewMut<'_, O::Buffer>) -> Result<(), OpError>;
 }
 

@@ -4,4 +4,4 @@ mod noise;
 mod patchify;
 
 pub use noise::{InitialNoise, TorchGenerator};
-pub use patchify::{LatentGrid, patchify, unpatchify};
+pub use patchify::{LatentShape, patchify, unpatchify};

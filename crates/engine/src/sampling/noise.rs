@@ -4,7 +4,7 @@ use std::f64::consts::TAU;
 
 use clapboard_h3::Recipe;
 
-use super::LatentGrid;
+use super::LatentShape;
 
 const STATE: usize = 624;
 const SHIFT: usize = 397;
@@ -119,7 +119,7 @@ impl InitialNoise {
     /// Draws the noise of a request without conditions.
     ///
     /// `release` starts a fresh generator for each draw, `diffusers` draws video and then audio from one.
-    pub fn draw(recipe: Recipe, seed: u64, video: LatentGrid, audio_rows: usize, audio_channels: usize) -> Self {
+    pub fn draw(recipe: Recipe, seed: u64, video: LatentShape, audio_rows: usize, audio_channels: usize) -> Self {
         let mut generator = TorchGenerator::new(seed);
         let video = generator.normal(video.elements());
         if recipe == Recipe::Release {
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn recipes_differ_in_the_audio_draw_only() {
-        let grid = LatentGrid { channels: 2, frames: 3, height: 2, width: 4 };
+        let grid = LatentShape { channels: 2, frames: 3, height: 2, width: 4 };
         let release = InitialNoise::draw(Recipe::Release, 3, grid, 4, 8);
         let diffusers = InitialNoise::draw(Recipe::Diffusers, 3, grid, 4, 8);
         assert_eq!(release.video, diffusers.video);

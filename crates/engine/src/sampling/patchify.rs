@@ -2,7 +2,7 @@
 
 /// A block of video latents, `[channels, frames, height, width]` in latent voxels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LatentGrid {
+pub struct LatentShape {
     /// Latent channels.
     pub channels: usize,
     /// Latent frames.
@@ -13,7 +13,7 @@ pub struct LatentGrid {
     pub width: usize,
 }
 
-impl LatentGrid {
+impl LatentShape {
     /// Latent voxels times channels.
     pub fn elements(&self) -> usize {
         self.channels * self.frames * self.height * self.width
@@ -48,20 +48,18 @@ impl LatentGrid {
 
 /// Rows `[rows, 4 · channels]` of a latent block: rows ordered `(t, h/2, w/2)`, values `(c, ph, pw)`.
 ///
-/// # Panics
-/// When `latents` does not fill `grid`.
-pub fn patchify(grid: LatentGrid, latents: &[f32]) -> Vec<f32> {
+/// Panics: When `latents` does not fill `grid`.
+pub fn patchify(grid: LatentShape, latents: &[f32]) -> Vec<f32> {
     assert_eq!(latents.len(), grid.elements(), "latents fill their grid");
     let mut rows = vec![0.0; latents.len()];
     grid.each(|latent, row| rows[row] = latents[latent]);
     rows
 }
 
-/// The latent block `[channels, frames, height, width]` of its rows: the inverse of [`patchify`].
+/// Returns the latent block `[channels, frames, height, width]` of its rows: the inverse of [`patchify`].
 ///
-/// # Panics
-/// When `rows` does not fill `grid`.
-pub fn unpatchify(grid: LatentGrid, rows: &[f32]) -> Vec<f32> {
+/// Panics: When `rows` does not fill `grid`.
+pub fn unpatchify(grid: LatentShape, rows: &[f32]) -> Vec<f32> {
     assert_eq!(rows.len(), grid.elements(), "rows fill their grid");
     let mut latents = vec![0.0; rows.len()];
     grid.each(|latent, row| latents[latent] = rows[row]);
@@ -79,7 +77,7 @@ mod tests {
         fn unpatchify_undoes_patchify(
             (channels, frames, height, width) in (1usize..4, 1usize..4, 1usize..4, 1usize..4),
         ) {
-            let grid = LatentGrid { channels, frames, height: 2 * height, width: 2 * width };
+            let grid = LatentShape { channels, frames, height: 2 * height, width: 2 * width };
             let latents: Vec<f32> = (0..grid.elements()).map(|i| i as f32).collect();
             prop_assert_eq!(unpatchify(grid, &patchify(grid, &latents)), latents);
         }
@@ -87,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_row_holds_one_patch_channel_by_channel() {
-        let grid = LatentGrid { channels: 2, frames: 1, height: 2, width: 4 };
+        let grid = LatentShape { channels: 2, frames: 1, height: 2, width: 4 };
         let latents: Vec<f32> = (0..16).map(|i| i as f32).collect();
         assert_eq!(patchify(grid, &latents)[8..], [2.0, 3.0, 6.0, 7.0, 10.0, 11.0, 14.0, 15.0]);
     }

@@ -1,7 +1,8 @@
 //! The text encoder: from a prompt to the embeddings that condition the DiT.
 //!
 //! [`Presentation`] turns a request into rows (token ids, modality tags, rotary positions) with the checkpoint's
-//! [`Tokenizer`]; [`TextEncoder`] runs Qwen3-VL's language model over them and returns the un-normalised residual stream.
+//! [`Tokenizer`]; [`TextEncoder`] runs Qwen3-VL's language model over them and returns the un-normalised residual
+//! stream.
 
 mod buffers;
 mod layer;

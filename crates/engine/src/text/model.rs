@@ -35,8 +35,7 @@ where
     /// `feed_forward_bytes` bounds the inner activations of a feed-forward layer; it is part of the numerics, since a
     /// matrix product may sum differently for another number of rows.
     ///
-    /// # Errors
-    /// [`LoadError`] naming a tensor that is missing or contradicts `config`.
+    /// Errors: [`LoadError`] naming a tensor that is missing or contradicts `config`.
     pub fn load(
         ops: &O,
         component: &Component,
@@ -65,8 +64,8 @@ impl<O: Ops> TextEncoder<O> {
     ///
     /// Shows the tap `te.inputs_embeds`, `te.hidden_after_layer_N` and `prompt_embeds`; reports one part per layer.
     ///
-    /// # Errors
-    /// [`RunError::Stopped`] at the next layer once the control says so; [`RunError::Op`], [`RunError::Weights`].
+    /// Errors: [`RunError::Stopped`] at the next layer once the control says so; [`RunError::Op`],
+    /// [`RunError::Weights`].
     pub fn encode(
         &self,
         ops: &O,

@@ -19,8 +19,7 @@ pub struct Presentation {
 impl Presentation {
     /// Presents a text-to-video request: the prompt verbatim.
     ///
-    /// # Errors
-    /// What [`Tokenizer::encode_prompt`] refuses.
+    /// Errors: What [`Tokenizer::encode_prompt`] refuses.
     pub fn t2va(tokenizer: &Tokenizer, prompt: &str) -> Result<Self, Error> {
         let mut rows = Self { ids: Vec::new(), tags: Vec::new(), positions: RotaryPositions::default() };
         rows.push_text(&tokenizer.encode_prompt(prompt)?);
@@ -64,7 +63,7 @@ mod tests {
         let prompt = "  two  spaces\n\nand\tTabs 12345 don't ";
         let tokenizer = tiny_tokenizer();
         let rows = Presentation::t2va(&tokenizer, prompt).unwrap();
-        assert_eq!(rows.ids(), tokenizer.encode_segment(prompt, false).unwrap());
+        assert_eq!(rows.ids(), tokenizer.encode_segment(prompt).unwrap());
         assert!(rows.tags().iter().all(|&tag| tag == ModalityTag::Text));
         assert_eq!(rows.tags().len(), rows.ids().len());
         let arange: Vec<u32> = (0..rows.ids().len() as u32).collect();

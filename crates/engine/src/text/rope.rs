@@ -39,8 +39,8 @@ pub struct RotaryTables {
     pub sin: Vec<f32>,
 }
 
-/// Which axis frequency `index` turns with: height takes every third frequency from 1 on and width from 2 on, as many as
-/// their section has; time takes the rest.
+/// Which axis frequency `index` turns with: height takes every third frequency from 1 on and width from 2 on, as many
+/// as their section has; time takes the rest.
 fn axis_of(index: usize, section: [usize; 3]) -> usize {
     let [_, height, width] = section;
     match index % 3 {

@@ -26,14 +26,6 @@ pub enum Error {
         /// Rows of the embedding table.
         vocab_size: usize,
     },
-    /// The tokenizer does not know a special token.
-    #[error("tokenizer {} has no token {content:?}", path.display())]
-    NoToken {
-        /// The file.
-        path: PathBuf,
-        /// The token's text.
-        content: String,
-    },
     /// The tokenizer refused a text.
     #[error("could not tokenize a text of {length} bytes")]
     Encode {
@@ -67,7 +59,6 @@ pub enum Error {
 /// Turns text into token ids.
 #[derive(Debug)]
 pub struct Tokenizer {
-    path: PathBuf,
     inner: tokenizers::Tokenizer,
     /// Added tokens, longest first: of two that begin at one place the tokenizer takes the longer.
     added: Vec<AddedToken>,
@@ -84,8 +75,8 @@ struct AddedToken {
 impl Tokenizer {
     /// Loads a `tokenizer.json` for the language model of `config`.
     ///
-    /// # Errors
-    /// [`Error::Load`] when the file cannot be read, [`Error::Vocabulary`] when it gives ids without an embedding.
+    /// Errors: [`Error::Load`] when the file cannot be read, [`Error::Vocabulary`] when it gives ids without an
+    /// embedding.
     pub fn load(path: &Path, config: &TextConfig) -> Result<Self, Error> {
         let load = |source| Error::Load { path: path.to_owned(), source };
         let mut inner = tokenizers::Tokenizer::from_file(path).map_err(load)?;
@@ -100,25 +91,14 @@ impl Tokenizer {
             tokens.into_iter().map(|(id, token)| AddedToken { id, content: token.content }).collect();
         added.retain(|token| !token.content.is_empty());
         added.sort_by(|a, b| b.content.len().cmp(&a.content.len()).then_with(|| a.content.cmp(&b.content)));
-        Ok(Self { path: path.to_owned(), inner, added, max_tokens: config.max_position_embeddings })
+        Ok(Self { inner, added, max_tokens: config.max_position_embeddings })
     }
 
-    /// Looks up the id of a special token by its text.
+    /// Tokenizes one segment; special-token strings in it become their ids, and nothing is put around it.
     ///
-    /// # Errors
-    /// [`Error::NoToken`] when it is no token.
-    pub fn special_id(&self, content: &str) -> Result<u32, Error> {
-        let id = self.inner.token_to_id(content);
-        id.ok_or_else(|| Error::NoToken { path: self.path.clone(), content: content.to_owned() })
-    }
-
-    /// Tokenizes one segment; special-token strings in it become their ids. `add_special_tokens` adds what the
-    /// tokenizer's template puts around a text.
-    ///
-    /// # Errors
-    /// [`Error::Encode`] when the tokenizer fails.
-    pub fn encode_segment(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, Error> {
-        match self.inner.encode_fast(text, add_special_tokens) {
+    /// Errors: [`Error::Encode`] when the tokenizer fails.
+    pub fn encode_segment(&self, text: &str) -> Result<Vec<u32>, Error> {
+        match self.inner.encode_fast(text, false) {
             Ok(encoding) => Ok(encoding.get_ids().to_vec()),
             Err(source) => Err(Error::Encode { length: text.len(), source }),
         }
@@ -128,9 +108,8 @@ impl Tokenizer {
     ///
     /// Such a token would pass for structure: an image placeholder, say, that no image stands behind.
     ///
-    /// # Errors
-    /// [`Error::EmptyPrompt`], [`Error::SpecialToken`] with the first token and its place, [`Error::TooLong`] when the
-    /// language model has fewer positions, [`Error::Encode`].
+    /// Errors: [`Error::EmptyPrompt`], [`Error::SpecialToken`] with the first token and its place, [`Error::TooLong`]
+    /// when the language model has fewer positions, [`Error::Encode`].
     pub fn encode_prompt(&self, prompt: &str) -> Result<Vec<u32>, Error> {
         if prompt.is_empty() {
             return Err(Error::EmptyPrompt);
@@ -172,21 +151,13 @@ mod tests {
         for case in cases {
             let text = case["text"].as_str().unwrap();
             let ids: Vec<u32> = serde_json::from_value(case["ids"].clone()).unwrap();
-            assert_eq!(tokenizer.encode_segment(text, false).unwrap(), ids, "{text:?}");
+            assert_eq!(tokenizer.encode_segment(text).unwrap(), ids, "{text:?}");
         }
     }
 
     #[test]
     fn an_empty_segment_has_no_ids() {
-        assert!(tiny_tokenizer().encode_segment("", false).unwrap().is_empty());
-    }
-
-    #[test]
-    fn special_tokens_are_looked_up_by_their_text() {
-        let tokenizer = tiny_tokenizer();
-        assert_eq!(tokenizer.special_id("<|image_pad|>").unwrap(), 305);
-        let unknown = tokenizer.special_id("<|audio_pad|>").unwrap_err();
-        assert!(unknown.to_string().ends_with("has no token \"<|audio_pad|>\""), "{unknown}");
+        assert!(tiny_tokenizer().encode_segment("").unwrap().is_empty());
     }
 
     #[test]
@@ -271,7 +242,7 @@ mod tests {
         });
         let altered = Tokenizer::load(&path, &tiny_config()).unwrap();
         let text = "a red fox trots through the snow";
-        assert_eq!(altered.encode_segment(text, false).unwrap(), tiny_tokenizer().encode_segment(text, false).unwrap());
+        assert_eq!(altered.encode_segment(text).unwrap(), tiny_tokenizer().encode_segment(text).unwrap());
     }
 
     /// Writes the tiny tokenizer into `folder` after `alter` changed it.

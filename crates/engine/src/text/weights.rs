@@ -1,11 +1,11 @@
 //! Weights of the language model, as stored.
 
-use crate::checkpoint::{Component, Dtype, TextConfig};
+use crate::checkpoint::{Component, StoredDtype, TextConfig};
 use crate::load::LoadError;
 use crate::ops::{Ops, Tensor};
 
 /// Element types that weights may be stored in; products round them to the activations' type.
-const STORED: [Dtype; 3] = [Dtype::BF16, Dtype::F16, Dtype::F32];
+const STORED: [StoredDtype; 3] = [StoredDtype::BF16, StoredDtype::F16, StoredDtype::F32];
 
 /// Loads tensor `name` after checking its shape.
 pub(super) fn load<O: Ops>(
@@ -47,8 +47,7 @@ pub struct LmLayerWeights<B> {
 impl<B> LmLayerWeights<B> {
     /// Loads layer `index`, in the dtypes in which it is stored.
     ///
-    /// # Errors
-    /// [`LoadError::Checkpoint`] for a tensor that is missing or of another shape, by name.
+    /// Errors: [`LoadError::Checkpoint`] for a tensor that is missing or of another shape, by name.
     pub fn load<O: Ops<Buffer = B>>(
         ops: &O,
         component: &Component,

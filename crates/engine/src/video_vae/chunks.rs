@@ -70,7 +70,7 @@ impl ChunkGeometry {
         self.head_frames() + self.tail_frames()
     }
 
-    /// The fewest latent frames that make a clip.
+    /// Returns the fewest latent frames that make a clip.
     pub fn least_latents(&self) -> usize {
         if self.token_drop > 0 { self.chunk_latents() - self.token_drop + 1 } else { 1 }
     }
@@ -108,7 +108,7 @@ pub struct ChunkPlan {
 }
 
 impl ChunkPlan {
-    /// The latent frames of clip `chunk`, in order; beyond the end the last one repeats.
+    /// Returns the latent frames of clip `chunk`, in order; beyond the end the last one repeats.
     pub fn latents(&self, chunk: usize) -> impl Iterator<Item = usize> + use<> {
         let (first, last) = (chunk * self.geometry.chunk_latents(), self.latent_frames - 1);
         (first..first + self.geometry.clip_latents()).map(move |latent| latent.min(last))

@@ -6,7 +6,7 @@ use super::decoder::decode_tile;
 use super::error::DecodeError;
 use super::latents::{Statistics, VideoLatents};
 use super::precision::DecodePrecision;
-use super::stitch::Canvas;
+use super::stitch::Mosaic;
 use super::tiles::{TileGeometry, split_tiles};
 use super::weights::{Loader, VitBlockWeights, VitWeights};
 use crate::checkpoint::{Component, VideoVaeConfig};
@@ -39,8 +39,7 @@ where
 {
     /// Takes the decoder of a video VAE.
     ///
-    /// # Errors
-    /// [`LoadError`] naming a missing or ill-shaped tensor, or tiles off the latent grid.
+    /// Errors: [`LoadError`] naming a missing or ill-shaped tensor, or tiles off the latent grid.
     pub fn load(
         ops: &O,
         component: &Component,
@@ -58,7 +57,7 @@ where
         Ok(Self { precision, tiles, weights, blocks: Box::new(ResidentWeights::new(blocks)), config })
     }
 
-    /// The sizes of the network.
+    /// Returns the sizes of the network.
     pub fn config(&self) -> &VideoVaeConfig {
         &self.config
     }
@@ -71,8 +70,7 @@ where
     /// Decodes normalised latents to RGB bytes. `emit` is given whole frames in order, a chunk at a time, each
     /// `height × width × 3`.
     ///
-    /// # Errors
-    /// [`DecodeError`]; what `emit` says comes back in [`DecodeError::Emit`].
+    /// Errors: [`DecodeError`]; what `emit` says comes back in [`DecodeError::Emit`].
     pub fn decode<E>(
         &self,
         ops: &O,
@@ -96,8 +94,7 @@ where
     /// Decodes latents that are already denormalised to pixels as the network makes them. `emit` is given
     /// `[channels, frames, height, width]` row major with its number of frames, a chunk at a time.
     ///
-    /// # Errors
-    /// [`DecodeError`]; what `emit` says comes back in [`DecodeError::Emit`].
+    /// Errors: [`DecodeError`]; what `emit` says comes back in [`DecodeError::Emit`].
     pub fn decode_pixels<E>(
         &self,
         ops: &O,
@@ -127,28 +124,28 @@ where
         let rows = split_tiles(latents.height * side, self.tiles, side);
         let columns = split_tiles(latents.width * side, self.tiles, side);
         let mut buffers = TileBuffers::make(ops, config, compute, rows[0].len / side, columns[0].len / side)?;
-        let mut canvas = Canvas::make(ops, compute, config.out_channels, head + tail, rows, columns)?;
-        let mut faded_out = match canvas.pixels().shape() {
+        let mut mosaic = Mosaic::make(ops, compute, config.out_channels, head + tail, rows, columns)?;
+        let mut faded_out = match mosaic.pixels().shape() {
             &[channels, _, height, width] if tail > 0 => {
                 Some(ops.alloc(compute, [channels, tail, height, width].into())?)
             }
             _ => None,
         };
 
-        let parts = plan.chunks * canvas.tiles().count();
+        let parts = plan.chunks * mosaic.tiles().count();
         let mut tokens = Vec::new();
         let mut done = 0;
         let mut remaining = plan.frames;
         for chunk in 0..plan.chunks {
-            for at in canvas.tiles() {
+            for at in mosaic.tiles() {
                 run.check()?;
-                let (y, x) = canvas.spans(at);
+                let (y, x) = mosaic.spans(at);
                 let (rows, columns) =
                     (y.start / side..(y.start + y.len) / side, x.start / side..(x.start + x.len) / side);
                 latents.pack(config.latent_channels, plan.latents(chunk), rows, columns, statistics, &mut tokens);
                 ops.write(&tokens, buffers.latents.view_mut())?;
                 decode_tile(ops, config, &self.weights, &*self.blocks, &mut buffers, run, done == 0)?;
-                canvas.place(ops, at, buffers.pixels.view())?;
+                mosaic.place(ops, at, buffers.pixels.view())?;
                 done += 1;
                 run.part(done, parts);
             }
@@ -156,13 +153,13 @@ where
                 if chunk > 0 {
                     let extent = tail.min(head);
                     let old = faded_out.view().narrow(1, tail - extent..tail);
-                    ops.cross_fade(old, 1, extent, canvas.pixels_mut().view_mut().narrow(1, 0..extent))?;
+                    ops.cross_fade(old, 1, extent, mosaic.pixels_mut().view_mut().narrow(1, 0..extent))?;
                 }
-                ops.cast(canvas.pixels().view().narrow(1, head..head + tail), faded_out.view_mut())?;
+                ops.cast(mosaic.pixels().view().narrow(1, head..head + tail), faded_out.view_mut())?;
             }
             let frames = head.min(remaining);
             remaining -= frames;
-            emit(canvas.pixels().view().narrow(1, 0..frames))?;
+            emit(mosaic.pixels().view().narrow(1, 0..frames))?;
         }
         if let Some(faded_out) = faded_out
             && remaining > 0

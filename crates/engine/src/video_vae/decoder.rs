@@ -58,8 +58,8 @@ fn embed<O: Ops>(
     let [frames, height, width] = buffers.grid;
     let TileBuffers { latents, post_quant, hidden, normed, branch, rope_cos, rope_sin, first_row, .. } = buffers;
     weights.post_quant_conv.apply(ops, latents.view(), post_quant.view_mut())?;
-    // PyTorch adds the bias of this projection apart, since its input is a permuted view: the sum is rounded without it,
-    // and then again with it. In 16-bit types that is the largest difference that one place makes.
+    // PyTorch adds the bias of this projection apart, since its input is a permuted view: the sum is rounded without
+    // it, and then again with it. In 16-bit types that is the largest difference that one place makes.
     let proj_in = &weights.proj_in;
     let dim = hidden.shape()[1];
     ops.linear(proj_in.weight.view(), None, post_quant.view(), branch.rows_mut(0..tokens))?;

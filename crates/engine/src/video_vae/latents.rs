@@ -23,8 +23,8 @@ pub(super) struct Statistics<'a> {
 }
 
 impl VideoLatents<'_> {
-    /// Writes one clip of one tile as token rows `[t·h·w, channels]`, denormalised (`x · std + mean`) if `statistics` are
-    /// given. `rows` and `columns` are latent ranges of the tile.
+    /// Writes one clip of one tile as token rows `[t·h·w, channels]`, denormalised (`x · std + mean`) if `statistics`
+    /// are given. `rows` and `columns` are latent ranges of the tile.
     pub(super) fn pack(
         &self,
         channels: usize,

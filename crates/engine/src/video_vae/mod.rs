@@ -1,8 +1,9 @@
 //! The video VAE's decoder: a vision transformer that turns latents into frames, a clip of a tile at a time.
 //!
-//! Latents `[channels, t, h, w]` are cut in time into overlapping clips ([`chunks`]) and in space into overlapping tiles
-//! ([`tiles`]). Every clip of a tile is decoded on its own; tiles are blended into the picture, clips are cross-faded
-//! into the film, and frames leave as soon as nothing will change them. So memory holds one clip, never the film.
+//! Latents `[channels, t, h, w]` are cut in time into overlapping clips ([`chunks`]) and in space into overlapping
+//! tiles ([`tiles`]). Every clip of a tile is decoded on its own; tiles are blended into the picture, clips are
+//! cross-faded into the film, and frames leave as soon as nothing will change them. So memory holds one clip, never
+//! the film.
 
 pub mod chunks;
 pub mod rope;

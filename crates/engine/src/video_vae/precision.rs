@@ -18,7 +18,7 @@ pub enum DecodePrecision {
 }
 
 impl DecodePrecision {
-    /// The element type of projections and frames.
+    /// Returns the element type of projections and frames.
     pub fn compute(self) -> DType {
         match self {
             DecodePrecision::F32 => DType::F32,

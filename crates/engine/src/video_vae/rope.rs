@@ -5,8 +5,9 @@ use std::f32::consts::TAU;
 /// Cosines and sines, each `[tokens + suffix, rotary_dim]` row major, for a token grid `[t, h, w]` followed by `suffix`
 /// tokens at position 0.
 ///
-/// Positions run over each axis of the tile itself, from -1 to 1: token `i` of `n` sits at `2(i + 1/2)/n - 1`. Each axis
-/// has `rotary_dim / 6` frequencies `theta^(-6j/rotary_dim)` of a full turn; the three axes lie side by side, twice.
+/// Positions run over each axis of the tile itself, from -1 to 1: token `i` of `n` sits at `2(i + 1/2)/n - 1`. Each
+/// axis has `rotary_dim / 6` frequencies `theta^(-6j/rotary_dim)` of a full turn; the three axes lie side by side,
+/// twice.
 ///
 /// Source: diffusers 0.42.1 `MiniMaxH3VideoRotaryPosEmbed`, in F32 as there.
 pub fn rotary_tables(grid: [usize; 3], suffix: usize, rotary_dim: usize, theta: f64) -> (Vec<f32>, Vec<f32>) {

@@ -5,10 +5,10 @@ use crate::ops::{DType, OpError, Ops, Tensor, View};
 
 /// A clip's picture while its tiles come in, row by row and from left to right.
 ///
-/// A tile is blended first with the tile above, then with the tile to the left, over what they share. Both neighbours are
-/// taken as they were decoded, not as they were blended; so their edges are kept aside.
+/// A tile is blended first with the tile above, then with the tile to the left, over what they share. Both neighbours
+/// are taken as they were decoded, not as they were blended; so their edges are kept aside.
 /// Source: diffusers 0.42.1 `AutoencoderKLMiniMaxH3._stitch_tiles`.
-pub(super) struct Canvas<B> {
+pub(super) struct Mosaic<B> {
     rows: Vec<Span>,
     columns: Vec<Span>,
     pixels: Tensor<B>,
@@ -18,8 +18,8 @@ pub(super) struct Canvas<B> {
     left: Tensor<B>,
 }
 
-impl<B: Send + Sync> Canvas<B> {
-    /// Makes a canvas for clips of `frames` frames under `rows` times `columns` tiles.
+impl<B: Send + Sync> Mosaic<B> {
+    /// Makes a mosaic for clips of `frames` frames under `rows` times `columns` tiles.
     pub(super) fn make<O: Ops<Buffer = B>>(
         ops: &O,
         dtype: DType,
@@ -41,17 +41,17 @@ impl<B: Send + Sync> Canvas<B> {
         })
     }
 
-    /// The picture, `[channels, frames, height, width]`.
+    /// Returns the picture, `[channels, frames, height, width]`.
     pub(super) fn pixels(&self) -> &Tensor<B> {
         &self.pixels
     }
 
-    /// The picture, for writing.
+    /// Returns the picture, for writing.
     pub(super) fn pixels_mut(&mut self) -> &mut Tensor<B> {
         &mut self.pixels
     }
 
-    /// The tiles in the order in which they have to be placed, as positions in the grid.
+    /// Returns the tiles in the order in which they have to be placed, as positions in the grid.
     pub(super) fn tiles(&self) -> impl Iterator<Item = (usize, usize)> + use<B> {
         let columns = self.columns.len();
         (0..self.rows.len() * columns).map(move |index| (index / columns, index % columns))

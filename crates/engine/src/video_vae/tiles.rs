@@ -13,7 +13,7 @@ impl TileGeometry {
     /// The released geometry; blended tiles are part of the released look.
     pub const RELEASED: Self = Self { size: 256, min_overlap: 64 };
 
-    /// Whether tiles lie on a grid of `step` pixels and every further tile adds to the picture.
+    /// Tells whether tiles lie on a grid of `step` pixels and every further tile adds to the picture.
     pub fn fits(&self, step: usize) -> bool {
         let on_grid = self.size.is_multiple_of(step) && self.min_overlap.is_multiple_of(step);
         on_grid && self.min_overlap < self.size
@@ -40,8 +40,8 @@ impl Span {
     }
 }
 
-/// Cuts `length` pixels into tiles: the fewest that cover it with `min_overlap`, their slack dealt out over the overlaps
-/// in turn, in whole steps of `step` pixels, so that every border stays on the latent grid.
+/// Cuts `length` pixels into tiles: the fewest that cover it with `min_overlap`, their slack dealt out over the
+/// overlaps in turn, in whole steps of `step` pixels, so that every border stays on the latent grid.
 ///
 /// `length` is a multiple of `step` and `geometry` [fits](TileGeometry::fits) it.
 /// Source: diffusers 0.42.1 `AutoencoderKLMiniMaxH3._split_tiles`.

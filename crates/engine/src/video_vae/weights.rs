@@ -1,8 +1,8 @@
 //! The decoder's weights, typed and in the type that they compute in.
 
-use crate::checkpoint::{Component, Dtype, GatedRows, QkvRows, Stored, VideoVaeConfig};
+use crate::checkpoint::{Component, GateOrder, QkvRows, StoredDtype, VideoVaeConfig};
 use crate::load::LoadError;
-use crate::ops::{DType, GateOrder, Ops, Tensor};
+use crate::ops::{DType, Ops, Tensor};
 use crate::projection::Linear;
 
 /// A norm with a bias.
@@ -62,8 +62,7 @@ pub(super) struct Loader<'a, O: Ops> {
 impl<O: Ops> Loader<'_, O> {
     /// Takes everything outside the block stack.
     ///
-    /// # Errors
-    /// [`LoadError`] naming the tensor.
+    /// Errors: [`LoadError`] naming the tensor.
     pub(super) fn frame(&self) -> Result<VitWeights<O::Buffer>, LoadError> {
         let config = self.config;
         let (dim, channels) = (config.decoder_dim(), config.latent_channels);
@@ -83,8 +82,7 @@ impl<O: Ops> Loader<'_, O> {
 
     /// Takes block `index`.
     ///
-    /// # Errors
-    /// [`LoadError`] naming the tensor.
+    /// Errors: [`LoadError`] naming the tensor.
     pub(super) fn block(&self, index: usize) -> Result<VitBlockWeights<O::Buffer>, LoadError> {
         let (dim, ffn) = (self.config.decoder_dim(), self.config.decoder_ffn_dim());
         let name = |leaf: &str| format!("decoder.transformer_blocks.{index}.{leaf}");
@@ -96,10 +94,7 @@ impl<O: Ops> Loader<'_, O> {
             scale1: self.pinned(&name("scale1"), &[dim])?,
             norm2: self.pinned(&name("norm2.weight"), &[dim])?,
             w1: self.linear(&name("ff.w1"), 2 * ffn, dim)?,
-            gate_order: match self.component.gated_rows() {
-                GatedRows::GateFirst => GateOrder::GateFirst,
-                GatedRows::UpFirst => GateOrder::UpFirst,
-            },
+            gate_order: self.component.gate_order(),
             w2: self.linear(&name("ff.w2"), dim, ffn)?,
             scale2: self.pinned(&name("scale2"), &[dim])?,
         })
@@ -107,15 +102,15 @@ impl<O: Ops> Loader<'_, O> {
 
     fn post_quant_conv(&self) -> Result<Linear<O::Buffer>, LoadError> {
         let channels = self.config.latent_channels;
-        let kernel = self.stored("post_quant_conv.weight", &[channels, channels, 1, 1, 1])?;
+        let kernel = self.component.expect_values("post_quant_conv.weight", &[channels, channels, 1, 1, 1])?;
         let mut weight = self.ops.alloc(self.compute, [channels, channels].into())?;
-        self.ops.write(&values(&kernel), weight.view_mut())?;
+        self.ops.write(&kernel, weight.view_mut())?;
         Ok(Linear { weight, bias: self.computed("post_quant_conv.bias", &[channels])? })
     }
 
     fn suffix(&self) -> Result<Tensor<O::Buffer>, LoadError> {
         let (registers, dim) = (self.config.decoder_num_register_tokens, self.config.decoder_dim());
-        let mut rows = values(&self.stored("decoder.register_tokens", &[1, registers, dim])?);
+        let mut rows = self.component.expect_values("decoder.register_tokens", &[1, registers, dim])?;
         rows.resize((registers + 1) * dim, 0.0);
         let mut suffix = self.ops.alloc(self.compute, [registers + 1, dim].into())?;
         self.ops.write(&rows, suffix.view_mut())?;
@@ -131,7 +126,7 @@ impl<O: Ops> Loader<'_, O> {
 
     /// A tensor that stays F32.
     fn pinned(&self, name: &str, shape: &[usize]) -> Result<Tensor<O::Buffer>, LoadError> {
-        Ok(self.ops.weight(&self.stored(name, shape)?)?)
+        Ok(self.ops.weight(&self.component.expect(name, shape, &[StoredDtype::F32])?)?)
     }
 
     /// A tensor rounded to the compute type.
@@ -144,12 +139,4 @@ impl<O: Ops> Loader<'_, O> {
         self.ops.cast(stored.view(), rounded.view_mut())?;
         Ok(rounded)
     }
-
-    fn stored(&self, name: &str, shape: &[usize]) -> Result<Stored, LoadError> {
-        Ok(self.component.expect(name, shape, &[Dtype::F32])?)
-    }
-}
-
-fn values(stored: &Stored) -> Vec<f32> {
-    stored.to_f32().expect("the tensor was taken as F32")
 }
