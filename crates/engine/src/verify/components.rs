@@ -4,7 +4,7 @@ use super::compare::{Tolerance, equal};
 use super::golden::{Error, GoldenFile};
 use super::report::{Place, Report};
 use super::tapped::GoldenTap;
-use super::tolerance::{BLOCK, F16_AGAINST_F32, F16_BLOCK, F16_PIXELS, PIXELS, PIXELS_WORST};
+use super::tolerance::{BLOCK, F16_AGAINST_F32, F16_BLOCK, F16_LEVELS, F16_PIXELS, PIXELS, PIXELS_WORST};
 use crate::audio_vae::AudioDecoder;
 use crate::checkpoint::{Checkpoint, ComponentId};
 use crate::control::Uninterrupted;
@@ -13,7 +13,7 @@ use crate::ops::cpu::Cpu;
 use crate::progress::Unwatched;
 use crate::run::Run;
 use crate::tap::{NoTap, Tap};
-use crate::video_vae::{DecodePrecision, TileGeometry, VideoDecoder, VideoLatents};
+use crate::video_vae::{DecodePrecision, PIXEL_MEAN, PIXEL_STD, TileGeometry, VideoDecoder, VideoLatents};
 
 /// Tiles of the golden `tiled.*`, pixels.
 const GOLDEN_TILES: TileGeometry = TileGeometry { size: 64, min_overlap: 32 };
@@ -161,16 +161,34 @@ pub(super) fn video_f16(
         }
         let stage = format!("{prefix}.frames");
         let ours = pixels.all();
-        report.compared(place, &stage, frames, frames.floats(&ours, golden.floats(&stage)?.1));
+        let (_, expected) = golden.floats(&stage)?;
+        report.compared(place, &stage, frames, frames.floats(&ours, expected));
+        if precision == DecodePrecision::F32 {
+            let comparison = PIXELS_WORST.floats(&ours, expected);
+            report.compared(place, "f32.frames, worst", PIXELS_WORST, comparison);
+        }
         if precision == DecodePrecision::F16 {
             let (_, exact) = golden.floats("f32.frames")?;
             let (relative, worst) = F16_AGAINST_F32;
             report.compared(place, "f16.frames against f32", relative, relative.floats(&ours, exact));
             report.compared(place, "f16.frames against f32, worst", worst, worst.floats(&ours, exact));
+            let comparison = F16_LEVELS.bytes(&levels(&ours), &levels(exact));
+            report.compared(place, "f16.frames against f32, levels", F16_LEVELS, comparison);
         }
     }
     finish(golden, place, report, &[]);
     Ok(())
+}
+
+/// Pixels of the network, channel by channel, as 8-bit levels.
+fn levels(pixels: &[f32]) -> Vec<u8> {
+    let plane = (pixels.len() / PIXEL_MEAN.len()).max(1);
+    let channels = pixels.chunks(plane).zip(PIXEL_MEAN.iter().zip(PIXEL_STD));
+    channels
+        .flat_map(|(values, (mean, std))| {
+            values.iter().map(move |value| ((value * std + mean).clamp(0.0, 1.0) * 255.0).round_ties_even() as u8)
+        })
+        .collect()
 }
 
 /// `audio_vae.safetensors`: the decoder, stage by stage.
@@ -192,7 +210,7 @@ pub(super) fn audio(
     let decoder = AudioDecoder::load(&ops, &component, checkpoint.audio_vae().clone())?;
     let (_, latents) = golden.floats("dec.z")?;
     let rename = |name: &str| name.replacen("audio_vae.", "dec.", 1);
-    let mut tap = GoldenTap::new(golden, &rename, &|_| PIXELS);
+    let mut tap = GoldenTap::new(golden, &rename, &|_| BLOCK);
     let mut run = Run { control: &Uninterrupted, progress: &Unwatched, tap: &mut tap };
     let sound = decoder.decode_denormalised(&ops, latents, &mut run).map_err(|error| run_error(&place.case, error))?;
     for (stage, tolerance, comparison) in tap.seen {

@@ -38,6 +38,9 @@ pub const F16_PIXELS: Tolerance = Tolerance::RelativeRms(2e-3);
 /// Frames decoded with F16 linears against those in F32, relative and value by value.
 pub const F16_AGAINST_F32: (Tolerance, Tolerance) = (Tolerance::RelativeRms(2e-3), Tolerance::Absolute(1e-2));
 
+/// The same as 8-bit levels.
+pub const F16_LEVELS: Tolerance = Tolerance::Levels { most: 1, share: 0.1 };
+
 /// Returns the tolerance of a request's stage, by its golden name.
 ///
 /// F32: a stage before any attention 1e-5; whatever attention or many layers feed 1e-4; latents 3e-4; sound 1e-4;
