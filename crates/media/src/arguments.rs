@@ -30,87 +30,22 @@ pub(crate) fn encode_arguments(format: &MuxFormat, audio: &Path, output: &Path) 
     let mut arguments: Vec<OsString> = Vec::new();
     let mut push = |words: &[&str]| arguments.extend(words.iter().map(OsString::from));
 
-    push(&[
-        "-hide_banner",
-        "-nostdin",
-        "-nostats",
-        "-loglevel",
-        "error",
-        "-progress",
-        "pipe:1",
-        "-y",
-    ]);
-    push(&[
-        "-protocol_whitelist",
-        "file,pipe",
-        "-f",
-        "rawvideo",
-        "-pixel_format",
-        "rgb24",
-    ]);
+    push(&["-hide_banner", "-nostdin", "-nostats", "-loglevel", "error", "-progress", "pipe:1", "-y"]);
+    push(&["-protocol_whitelist", "file,pipe", "-f", "rawvideo", "-pixel_format", "rgb24"]);
     push(&["-video_size", &size, "-framerate", &rate, "-i", "pipe:0"]);
-    push(&[
-        "-protocol_whitelist",
-        "file,pipe",
-        "-f",
-        "f32le",
-        "-ar",
-        &sample_rate,
-        "-ac",
-        &channels,
-        "-i",
-    ]);
+    push(&["-protocol_whitelist", "file,pipe", "-f", "f32le", "-ar", &sample_rate, "-ac", &channels, "-i"]);
     arguments.push(file_url(audio));
 
     let mut push = |words: &[&str]| arguments.extend(words.iter().map(OsString::from));
-    push(&[
-        "-map",
-        "0:v:0",
-        "-map",
-        "1:a:0",
-        "-map_metadata",
-        "-1",
-        "-map_chapters",
-        "-1",
-    ]);
+    push(&["-map", "0:v:0", "-map", "1:a:0", "-map_metadata", "-1", "-map_chapters", "-1"]);
     push(&["-vf", FILTER, "-c:v", "libx264"]);
     push(&format.quality.codec_settings());
-    push(&[
-        "-x264-params",
-        X264_PARAMETERS,
-        "-pix_fmt",
-        "yuv420p",
-        "-color_range",
-        "tv",
-        "-colorspace",
-        "bt709",
-    ]);
-    push(&[
-        "-color_primaries",
-        "bt709",
-        "-color_trc",
-        "bt709",
-        "-chroma_sample_location",
-        "center",
-    ]);
+    push(&["-x264-params", X264_PARAMETERS, "-pix_fmt", "yuv420p", "-color_range", "tv", "-colorspace", "bt709"]);
+    push(&["-color_primaries", "bt709", "-color_trc", "bt709", "-chroma_sample_location", "center"]);
     push(&["-c:a", "aac", "-b:a", "192k"]);
     // Bit-exact output carries no dates and no library versions.
-    push(&[
-        "-flags:v",
-        "+bitexact",
-        "-flags:a",
-        "+bitexact",
-        "-fflags",
-        "+bitexact",
-    ]);
-    push(&[
-        "-movflags",
-        "+faststart",
-        "-movie_timescale",
-        MOVIE_TIMESCALE,
-        "-f",
-        "mp4",
-    ]);
+    push(&["-flags:v", "+bitexact", "-flags:a", "+bitexact", "-fflags", "+bitexact"]);
+    push(&["-movflags", "+faststart", "-movie_timescale", MOVIE_TIMESCALE, "-f", "mp4"]);
     arguments.push(file_url(output));
     arguments
 }

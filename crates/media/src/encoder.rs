@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{ChildStdin, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -28,22 +28,15 @@ struct Activity {
 
 impl Activity {
     fn new() -> Self {
-        Self {
-            origin: Instant::now(),
-            last_ms: AtomicU64::new(0),
-            frames: AtomicU64::new(0),
-        }
+        Self { origin: Instant::now(), last_ms: AtomicU64::new(0), frames: AtomicU64::new(0) }
     }
 
     fn touch(&self) {
-        self.last_ms
-            .store(self.origin.elapsed().as_millis() as u64, Ordering::Relaxed);
+        self.last_ms.store(self.origin.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
     fn idle(&self) -> Duration {
-        self.origin
-            .elapsed()
-            .saturating_sub(Duration::from_millis(self.last_ms.load(Ordering::Relaxed)))
+        self.origin.elapsed().saturating_sub(Duration::from_millis(self.last_ms.load(Ordering::Relaxed)))
     }
 }
 
@@ -61,18 +54,10 @@ pub(crate) struct Encoder {
 
 impl Encoder {
     /// Starts ffmpeg on the samples in `audio`; frames follow through [`Encoder::offer`].
-    pub(crate) fn start(
-        ffmpeg: &Ffmpeg,
-        format: &MuxFormat,
-        audio: &Path,
-        output: &Path,
-    ) -> Result<Self, Error> {
+    pub(crate) fn start(ffmpeg: &Ffmpeg, format: &MuxFormat, audio: &Path, output: &Path) -> Result<Self, Error> {
         let mut command = ffmpeg.ffmpeg_command();
         command.args(encode_arguments(format, audio, output));
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = Process::spawn("ffmpeg", command)?;
         let pipes = process.pipes();
         let stdin = pipes.stdin.take().expect("standard input is piped");
@@ -104,11 +89,7 @@ impl Encoder {
     /// Hands `chunk` over, or gives it back when there is no room within `patience`.
     ///
     /// Errors: [`Error::ProgramFailed`] when ffmpeg has ended, [`Error::Stalled`] when it reads nothing for too long.
-    pub(crate) fn offer(
-        &mut self,
-        chunk: Vec<u8>,
-        patience: Duration,
-    ) -> Result<Option<Vec<u8>>, Error> {
+    pub(crate) fn offer(&mut self, chunk: Vec<u8>, patience: Duration) -> Result<Option<Vec<u8>>, Error> {
         if self.process.try_wait()?.is_some() {
             return Err(self.failure());
         }
@@ -116,38 +97,35 @@ impl Encoder {
             Offered::Taken => Ok(None),
             Offered::Closed => Err(self.failure()),
             // A full slot means that the feeder holds work, so standing still is the child's doing.
-            Offered::Full(_) if self.activity.idle() > self.stall_limit => Err(Error::Stalled {
-                program: "ffmpeg",
-                limit: self.stall_limit,
-            }),
+            Offered::Full(_) if self.activity.idle() > self.stall_limit => {
+                Err(Error::Stalled { program: "ffmpeg", limit: self.stall_limit })
+            }
             Offered::Full(chunk) => Ok(Some(chunk)),
         }
     }
 
     /// Closes the input, waits for the end and gives the number of frames that ffmpeg says it encoded.
     ///
-    /// Errors: [`Error::TimedOut`], [`Error::Stalled`], [`Error::ProgramFailed`].
-    pub(crate) fn finish(mut self, timeout: Duration) -> Result<u64, Error> {
+    /// Errors: [`Error::Aborted`] soon after `aborted` was set, [`Error::TimedOut`], [`Error::Stalled`],
+    /// [`Error::ProgramFailed`].
+    pub(crate) fn finish(mut self, timeout: Duration, aborted: &AtomicBool) -> Result<u64, Error> {
         self.handover.finish();
         self.activity.touch();
         let deadline = Instant::now() + timeout;
         let status = loop {
-            // Look at the stall limit now and then, not only at the deadline.
+            // Look at the flag and the stall limit now and then, not only at the deadline.
             let slice = Instant::now() + Duration::from_millis(200);
             if let Some(status) = self.process.wait_until(slice.min(deadline))? {
                 break status;
             }
+            if aborted.load(Ordering::Relaxed) {
+                return Err(Error::Aborted);
+            }
             if Instant::now() >= deadline {
-                return Err(Error::TimedOut {
-                    program: "ffmpeg",
-                    limit: timeout,
-                });
+                return Err(Error::TimedOut { program: "ffmpeg", limit: timeout });
             }
             if self.activity.idle() > self.stall_limit {
-                return Err(Error::Stalled {
-                    program: "ffmpeg",
-                    limit: self.stall_limit,
-                });
+                return Err(Error::Stalled { program: "ffmpeg", limit: self.stall_limit });
             }
         };
         if !status.success() {
@@ -167,11 +145,7 @@ impl Encoder {
         match ended {
             Ok(status) => {
                 let stderr = join(&mut self.stderr).unwrap_or_default();
-                Error::ProgramFailed {
-                    program: "ffmpeg",
-                    status,
-                    stderr,
-                }
+                Error::ProgramFailed { program: "ffmpeg", status, stderr }
             }
             Err(error) => error,
         }
@@ -216,9 +190,7 @@ fn follow(stdout: impl Read, activity: &Activity) {
     let mut lines = BufReader::new(stdout);
     let mut line = String::new();
     while let Ok(1..) = bounded_line(&mut lines, &mut line) {
-        if let Some(frames) = line
-            .strip_prefix("frame=")
-            .and_then(|value| value.trim().parse().ok())
+        if let Some(frames) = line.strip_prefix("frame=").and_then(|value| value.trim().parse().ok())
             && activity.frames.swap(frames, Ordering::Relaxed) != frames
         {
             activity.touch();

@@ -118,9 +118,7 @@ pub enum Error {
     #[error("samples must come before the first frame")]
     SamplesAfterFrames,
     /// A chunk does not hold a whole number of frames.
-    #[error(
-        "a chunk of {chunk_bytes} bytes is not a whole number of frames of {frame_bytes} bytes"
-    )]
+    #[error("a chunk of {chunk_bytes} bytes is not a whole number of frames of {frame_bytes} bytes")]
     PartialFrame {
         /// Bytes of the chunk.
         chunk_bytes: usize,
@@ -145,6 +143,9 @@ pub enum Error {
         /// `handed over` or `encoded`.
         what: &'static str,
     },
+    /// Whoever wanted the video has given it up.
+    #[error("the video was given up before it was finished")]
+    Aborted,
     /// An earlier error has ended this muxer.
     #[error("the muxer has ended after an earlier error")]
     Ended,
@@ -172,15 +173,8 @@ pub enum Error {
 
 impl Error {
     /// Makes the closure that dresses an [`io::Error`] with what was tried on which path.
-    pub(crate) fn io(
-        doing: &'static str,
-        path: impl Into<PathBuf>,
-    ) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |source| Self::Io {
-            doing,
-            path,
-            source,
-        }
+        move |source| Self::Io { doing, path, source }
     }
 }

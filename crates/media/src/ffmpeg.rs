@@ -45,23 +45,15 @@ impl Ffmpeg {
         let encoders = printed("ffmpeg", &ffmpeg, "-encoders")?;
         for encoder in ["libx264", "aac"] {
             if !has_encoder(&encoders, encoder) {
-                return Err(Error::EncoderMissing {
-                    encoder,
-                    path: ffmpeg,
-                });
+                return Err(Error::EncoderMissing { encoder, path: ffmpeg });
             }
         }
-        Ok(Self {
-            ffmpeg,
-            ffprobe,
-            version,
-            stall_limit: STALL_LIMIT,
-        })
+        Ok(Self { ffmpeg, ffprobe, version, stall_limit: STALL_LIMIT })
     }
 
     /// Sets how long an encoder may stand still with work at hand before it is killed; 2 minutes unless set.
-    #[must_use]
-    pub fn with_stall_limit(mut self, limit: Duration) -> Self {
+    #[cfg(test)]
+    pub(crate) fn with_stall_limit(mut self, limit: Duration) -> Self {
         self.stall_limit = limit;
         self
     }
@@ -107,11 +99,9 @@ fn checked_version(program: &'static str, path: &Path) -> Result<String, Error> 
     let text = printed(program, path, "-version")?;
     let version = version_of(&text).unwrap_or("unknown").to_owned();
     match major_version(&version) {
-        Some(major) if major < LEAST_MAJOR_VERSION => Err(Error::TooOld {
-            program,
-            version,
-            least: LEAST_MAJOR_VERSION,
-        }),
+        Some(major) if major < LEAST_MAJOR_VERSION => {
+            Err(Error::TooOld { program, version, least: LEAST_MAJOR_VERSION })
+        }
         _ => Ok(version),
     }
 }
@@ -125,19 +115,12 @@ fn version_of(text: &str) -> Option<&str> {
 
 /// The major version of `5.1.9-…` or `n7.0`; builds from a repository (`N-109…`, `git-…`) have none.
 fn major_version(version: &str) -> Option<u32> {
-    version
-        .strip_prefix('n')
-        .unwrap_or(version)
-        .split('.')
-        .next()?
-        .parse()
-        .ok()
+    version.strip_prefix('n').unwrap_or(version).split('.').next()?.parse().ok()
 }
 
 /// Whether the list of `-encoders` names `encoder`: lines are flags, name, description.
 fn has_encoder(list: &str, encoder: &str) -> bool {
-    list.lines()
-        .any(|line| line.split_whitespace().nth(1) == Some(encoder))
+    list.lines().any(|line| line.split_whitespace().nth(1) == Some(encoder))
 }
 
 #[cfg(test)]
@@ -162,15 +145,11 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_named_with_the_way_to_install_it() {
-        for (ffmpeg, ffprobe, missing) in [
-            ("/nowhere/ffmpeg", "ffprobe", "ffmpeg"),
-            ("ffmpeg", "/nowhere/ffprobe", "ffprobe"),
-        ] {
+        for (ffmpeg, ffprobe, missing) in
+            [("/nowhere/ffmpeg", "ffprobe", "ffmpeg"), ("ffmpeg", "/nowhere/ffprobe", "ffprobe")]
+        {
             let message = Ffmpeg::at(ffmpeg, ffprobe).unwrap_err().to_string();
-            assert!(
-                message.starts_with(&format!("could not find {missing} at /nowhere/{missing}")),
-                "{message}"
-            );
+            assert!(message.starts_with(&format!("could not find {missing} at /nowhere/{missing}")), "{message}");
             assert!(message.contains("apt-get install ffmpeg"), "{message}");
         }
     }
@@ -188,16 +167,9 @@ mod tests {
     #[test]
     fn an_old_version_is_refused_and_an_unnumbered_one_is_tried() {
         let folder = tempfile::tempdir().unwrap();
-        let fake = script(
-            folder.path(),
-            "ffmpeg",
-            r#"echo "ffmpeg version 4.4.2-0ubuntu Copyright""#,
-        );
+        let fake = script(folder.path(), "ffmpeg", r#"echo "ffmpeg version 4.4.2-0ubuntu Copyright""#);
         let message = Ffmpeg::at(&fake, "ffprobe").unwrap_err().to_string();
-        assert_eq!(
-            message,
-            "ffmpeg 4.4.2-0ubuntu is too old: version 5 or newer is needed"
-        );
+        assert_eq!(message, "ffmpeg 4.4.2-0ubuntu is too old: version 5 or newer is needed");
         assert_eq!(major_version("n7.1"), Some(7));
         assert_eq!(major_version("N-109542-g9b2e2a0"), None);
     }

@@ -12,7 +12,7 @@ pub const AUDIO_CHANNELS: usize = 2;
 ///
 /// MiniMax-H3 makes a whole number of audio latents, the nearest to the video's length, so that a third of the
 /// frame counts (107, 158, …) end with up to half a latent more of picture than of sound.
-pub const MAX_PADDED_SAMPLES: u64 = 800;
+pub(crate) const MAX_PADDED_SAMPLES: u64 = 800;
 
 /// How much of the picture the encoder keeps.
 ///
@@ -75,20 +75,12 @@ impl MuxFormat {
     pub(crate) fn check(&self) -> Result<(), Error> {
         for (field, value) in [("width", self.width), ("height", self.height)] {
             if value % 2 != 0 || !(16..=8192).contains(&value) {
-                return Err(Error::Format {
-                    field,
-                    rule: "an even number from 16 to 8192",
-                    value: value.into(),
-                });
+                return Err(Error::Format { field, rule: "an even number from 16 to 8192", value: value.into() });
             }
         }
         // The largest count keeps every duration and byte count far from overflow; it is ten hours of video.
         if !(1..=864_000).contains(&self.num_frames) {
-            return Err(Error::Format {
-                field: "num_frames",
-                rule: "from 1 to 864000",
-                value: self.num_frames.into(),
-            });
+            return Err(Error::Format { field: "num_frames", rule: "from 1 to 864000", value: self.num_frames.into() });
         }
         Ok(())
     }
@@ -101,12 +93,7 @@ mod tests {
     use super::*;
 
     fn format(width: u32, height: u32, num_frames: u32) -> MuxFormat {
-        MuxFormat {
-            width,
-            height,
-            num_frames,
-            quality: VideoQuality::Default,
-        }
+        MuxFormat { width, height, num_frames, quality: VideoQuality::Default }
     }
 
     #[test]
@@ -120,10 +107,7 @@ mod tests {
             (format(32, 32, 864_001), "num_frames"),
         ] {
             let message = bad.check().unwrap_err().to_string();
-            assert!(
-                message.starts_with(&format!("{field} must be")),
-                "{message}"
-            );
+            assert!(message.starts_with(&format!("{field} must be")), "{message}");
         }
         assert!(format(32, 32, 1).check().is_ok());
     }

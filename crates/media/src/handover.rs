@@ -43,9 +43,7 @@ impl Handover {
     pub(crate) fn offer(&self, chunk: Vec<u8>, patience: Duration) -> Offered {
         let (mut state, _) = self
             .changed
-            .wait_timeout_while(self.state(), patience, |state| {
-                state.slot.is_some() && !state.closed
-            })
+            .wait_timeout_while(self.state(), patience, |state| state.slot.is_some() && !state.closed)
             .unwrap_or_else(PoisonError::into_inner);
         if state.closed {
             return Offered::Closed;
@@ -62,15 +60,9 @@ impl Handover {
     pub(crate) fn take(&self) -> Option<Vec<u8>> {
         let mut state = self
             .changed
-            .wait_while(self.state(), |state| {
-                state.slot.is_none() && !state.finished && !state.closed
-            })
+            .wait_while(self.state(), |state| state.slot.is_none() && !state.finished && !state.closed)
             .unwrap_or_else(PoisonError::into_inner);
-        let chunk = if state.closed {
-            None
-        } else {
-            state.slot.take()
-        };
+        let chunk = if state.closed { None } else { state.slot.take() };
         self.changed.notify_all();
         chunk
     }
@@ -102,10 +94,7 @@ mod tests {
     fn a_full_slot_gives_the_same_chunk_back() {
         let handover = Handover::default();
         assert_eq!(handover.offer(vec![1], Duration::ZERO), Offered::Taken);
-        assert_eq!(
-            handover.offer(vec![2, 3], Duration::from_millis(5)),
-            Offered::Full(vec![2, 3])
-        );
+        assert_eq!(handover.offer(vec![2, 3], Duration::from_millis(5)), Offered::Full(vec![2, 3]));
         assert_eq!(handover.take(), Some(vec![1]));
         assert_eq!(handover.offer(vec![2, 3], Duration::ZERO), Offered::Taken);
     }

@@ -4,10 +4,7 @@
 //! [`Ffmpeg`] finds and checks the programs once. [`Muxer`] takes samples, then frames as they are decoded, with bounded
 //! back-pressure, and leaves either a complete MP4 or nothing. [`probe`] says what a file holds. Everything is
 //! synchronous: the callers are the engine's thread and blocking tasks.
-#![cfg_attr(
-    test,
-    allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")
-)]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
 mod arguments;
 mod encoder;
@@ -22,8 +19,6 @@ mod scratch;
 
 pub use error::Error;
 pub use ffmpeg::Ffmpeg;
-pub use format::{
-    AUDIO_CHANNELS, AUDIO_SAMPLE_RATE, FPS, MAX_PADDED_SAMPLES, MuxFormat, VideoQuality,
-};
+pub use format::{AUDIO_CHANNELS, AUDIO_SAMPLE_RATE, FPS, MuxFormat, VideoQuality};
 pub use muxer::{MuxReport, Muxer};
 pub use probe::{AudioStream, FrameRate, MediaInfo, VideoStream, probe};

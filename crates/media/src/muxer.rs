@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::encoder::Encoder;
@@ -39,17 +40,9 @@ pub struct Muxer {
 #[derive(Debug)]
 enum Stage {
     /// Samples are collected; `taken` counts those per channel that came, also beyond the video's length.
-    Samples {
-        writer: BufWriter<File>,
-        taken: u64,
-        files: Files,
-    },
+    Samples { writer: BufWriter<File>, taken: u64, files: Files },
     /// Frames go to ffmpeg.
-    Frames {
-        encoder: Encoder,
-        taken: u64,
-        files: Files,
-    },
+    Frames { encoder: Encoder, taken: u64, files: Files },
     /// An error has ended it.
     Ended,
 }
@@ -67,12 +60,7 @@ impl Muxer {
     /// The file grows under a hidden name beside `output`, so a folder that cannot be written is found out here.
     ///
     /// Errors: [`Error::Format`] for a size or length that cannot be written, [`Error::Io`].
-    pub fn start(
-        ffmpeg: &Ffmpeg,
-        format: MuxFormat,
-        scratch: &Path,
-        output: &Path,
-    ) -> Result<Self, Error> {
+    pub fn start(ffmpeg: &Ffmpeg, format: MuxFormat, scratch: &Path, output: &Path) -> Result<Self, Error> {
         format.check()?;
         let name = output.file_name().unwrap_or_default().to_owned();
         let (partial, _) = ScratchFile::create(folder_of(output), &name, "partial")?;
@@ -82,12 +70,7 @@ impl Muxer {
             taken: 0,
             files: Files { audio, partial },
         };
-        Ok(Self {
-            ffmpeg: ffmpeg.clone(),
-            format,
-            output: output.to_owned(),
-            stage,
-        })
+        Ok(Self { ffmpeg: ffmpeg.clone(), format, output: output.to_owned(), stage })
     }
 
     /// Takes the next samples, interleaved left, right; all of them must come before the first frame.
@@ -111,49 +94,30 @@ impl Muxer {
         self.end_on_error(result)
     }
 
-    /// Waits for the encoder to finish, up to `timeout`, and puts the video in its place.
+    /// Waits for the encoder to finish, up to `timeout` or until `aborted` is set, and puts the video in its place.
     ///
-    /// Errors: [`Error::FramesMissing`], [`Error::TimedOut`], [`Error::Stalled`], [`Error::ProgramFailed`],
-    /// [`Error::Io`], [`Error::Ended`].
-    pub fn finish(self, timeout: Duration) -> Result<MuxReport, Error> {
+    /// Errors: [`Error::FramesMissing`], [`Error::Aborted`], [`Error::TimedOut`], [`Error::Stalled`],
+    /// [`Error::ProgramFailed`], [`Error::Io`], [`Error::Ended`].
+    pub fn finish(self, timeout: Duration, aborted: &AtomicBool) -> Result<MuxReport, Error> {
         let expected = self.format.num_frames;
         // Named so that, on an early return, the encoder is dropped before the files that it writes.
         let (files, taken, encoder) = match self.stage {
-            Stage::Frames {
-                encoder,
-                taken,
-                files,
-            } => (files, taken, encoder),
+            Stage::Frames { encoder, taken, files } => (files, taken, encoder),
             Stage::Samples { .. } => {
-                return Err(Error::FramesMissing {
-                    expected,
-                    got: 0,
-                    what: "handed over",
-                });
+                return Err(Error::FramesMissing { expected, got: 0, what: "handed over" });
             }
             Stage::Ended => return Err(Error::Ended),
         };
         if taken != u64::from(expected) {
-            return Err(Error::FramesMissing {
-                expected,
-                got: taken,
-                what: "handed over",
-            });
+            return Err(Error::FramesMissing { expected, got: taken, what: "handed over" });
         }
-        let encoded = encoder.finish(timeout)?;
+        let encoded = encoder.finish(timeout, aborted)?;
         if encoded != u64::from(expected) {
-            return Err(Error::FramesMissing {
-                expected,
-                got: encoded,
-                what: "encoded",
-            });
+            return Err(Error::FramesMissing { expected, got: encoded, what: "encoded" });
         }
         let size_bytes = files.partial.persist(&self.output)?;
         let duration = Duration::from_nanos(u64::from(expected) * 1_000_000_000 / u64::from(FPS));
-        Ok(MuxReport {
-            size_bytes,
-            duration,
-        })
+        Ok(MuxReport { size_bytes, duration })
     }
 
     fn end_on_error<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
@@ -165,27 +129,17 @@ impl Muxer {
 
     fn take_samples(&mut self, interleaved: &[f32]) -> Result<(), Error> {
         let (writer, taken, files) = match &mut self.stage {
-            Stage::Samples {
-                writer,
-                taken,
-                files,
-            } => (writer, taken, files),
+            Stage::Samples { writer, taken, files } => (writer, taken, files),
             Stage::Frames { .. } => return Err(Error::SamplesAfterFrames),
             Stage::Ended => return Err(Error::Ended),
         };
         if !interleaved.len().is_multiple_of(AUDIO_CHANNELS) {
-            return Err(Error::UnevenSamples {
-                values: interleaved.len(),
-            });
+            return Err(Error::UnevenSamples { values: interleaved.len() });
         }
         for pair in interleaved.chunks_exact(AUDIO_CHANNELS) {
             for (channel, &value) in pair.iter().enumerate() {
                 if !value.is_finite() {
-                    return Err(Error::SampleNotFinite {
-                        sample: *taken,
-                        channel,
-                        value,
-                    });
+                    return Err(Error::SampleNotFinite { sample: *taken, channel, value });
                 }
                 if *taken < self.format.audio_samples() {
                     writer
@@ -198,17 +152,10 @@ impl Muxer {
         Ok(())
     }
 
-    fn take_frames(
-        &mut self,
-        chunk: Vec<u8>,
-        patience: Duration,
-    ) -> Result<Option<Vec<u8>>, Error> {
+    fn take_frames(&mut self, chunk: Vec<u8>, patience: Duration) -> Result<Option<Vec<u8>>, Error> {
         let frame_bytes = self.format.frame_bytes();
         if chunk.is_empty() || !chunk.len().is_multiple_of(frame_bytes) {
-            return Err(Error::PartialFrame {
-                chunk_bytes: chunk.len(),
-                frame_bytes,
-            });
+            return Err(Error::PartialFrame { chunk_bytes: chunk.len(), frame_bytes });
         }
         let frames = (chunk.len() / frame_bytes) as u64;
         let expected = self.format.num_frames;
@@ -227,23 +174,10 @@ impl Muxer {
     /// The running encoder and its count of frames; the first call closes the samples and starts it.
     fn encoder(&mut self) -> Result<(&mut Encoder, &mut u64), Error> {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Ended) {
-            Stage::Samples {
-                writer,
-                taken,
-                files,
-            } => {
+            Stage::Samples { writer, taken, files } => {
                 close_samples(writer, taken, &self.format, files.audio.path())?;
-                let encoder = Encoder::start(
-                    &self.ffmpeg,
-                    &self.format,
-                    files.audio.path(),
-                    files.partial.path(),
-                )?;
-                Stage::Frames {
-                    encoder,
-                    taken: 0,
-                    files,
-                }
+                let encoder = Encoder::start(&self.ffmpeg, &self.format, files.audio.path(), files.partial.path())?;
+                Stage::Frames { encoder, taken: 0, files }
             }
             stage => stage,
         };
@@ -255,25 +189,14 @@ impl Muxer {
 }
 
 /// Pads the samples to the length of the video, when little is missing, and writes them out.
-fn close_samples(
-    mut writer: BufWriter<File>,
-    taken: u64,
-    format: &MuxFormat,
-    path: &Path,
-) -> Result<(), Error> {
+fn close_samples(mut writer: BufWriter<File>, taken: u64, format: &MuxFormat, path: &Path) -> Result<(), Error> {
     let expected = format.audio_samples();
     let missing = expected.saturating_sub(taken);
     if taken == 0 || missing > MAX_PADDED_SAMPLES {
-        return Err(Error::SamplesMissing {
-            expected,
-            got: taken,
-        });
+        return Err(Error::SamplesMissing { expected, got: taken });
     }
     let silence = vec![0; missing as usize * AUDIO_CHANNELS * size_of::<f32>()];
-    writer
-        .write_all(&silence)
-        .and_then(|()| writer.flush())
-        .map_err(Error::io("write samples to", path))
+    writer.write_all(&silence).and_then(|()| writer.flush()).map_err(Error::io("write samples to", path))
 }
 
 #[cfg(test)]

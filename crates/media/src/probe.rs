@@ -96,25 +96,14 @@ impl fmt::Display for FrameRate {
 /// [`Error::OutputTooLarge`], [`Error::ProbeAnswer`].
 pub fn probe(ffmpeg: &Ffmpeg, path: &Path) -> Result<MediaInfo, Error> {
     let mut command = ffmpeg.ffprobe_command();
-    command.args([
-        "-hide_banner",
-        "-loglevel",
-        "error",
-        "-protocol_whitelist",
-        "file",
-    ]);
-    command
-        .args(["-print_format", "json", "-show_entries", ENTRIES, "-i"])
-        .arg(file_url(path));
+    command.args(["-hide_banner", "-loglevel", "error", "-protocol_whitelist", "file"]);
+    command.args(["-print_format", "json", "-show_entries", ENTRIES, "-i"]).arg(file_url(path));
     let captured = capture("ffprobe", command, PROBE_LIMIT, MAX_ANSWER_BYTES)?;
     if !captured.stderr.is_empty() {
         tracing::debug!(path = %path.display(), stderr = captured.stderr, "ffprobe has remarks");
     }
-    let answer: Answer =
-        serde_json::from_slice(&captured.stdout).map_err(|source| Error::ProbeAnswer {
-            path: path.to_owned(),
-            source,
-        })?;
+    let answer: Answer = serde_json::from_slice(&captured.stdout)
+        .map_err(|source| Error::ProbeAnswer { path: path.to_owned(), source })?;
     Ok(answer.into())
 }
 
@@ -165,12 +154,7 @@ impl From<Answer> for MediaInfo {
                 _ => {}
             }
         }
-        Self {
-            format: answer.format.format_name,
-            duration: seconds(answer.format.duration),
-            video,
-            audio,
-        }
+        Self { format: answer.format.format_name, duration: seconds(answer.format.duration), video, audio }
     }
 }
 
@@ -214,10 +198,7 @@ fn seconds(text: Option<String>) -> Option<Duration> {
 
 fn fraction(text: &str) -> Option<FrameRate> {
     let (numerator, denominator) = text.split_once('/')?;
-    let rate = FrameRate {
-        numerator: numerator.parse().ok()?,
-        denominator: denominator.parse().ok()?,
-    };
+    let rate = FrameRate { numerator: numerator.parse().ok()?, denominator: denominator.parse().ok()? };
     (rate.denominator != 0).then_some(rate)
 }
 
@@ -233,14 +214,7 @@ mod tests {
         let path = folder.path().join("notes.mp4");
         fs::write(&path, "not a video at all").unwrap();
         let error = probe(&Ffmpeg::find().unwrap(), &path).unwrap_err();
-        let Error::ProgramFailed {
-            program: "ffprobe",
-            stderr,
-            ..
-        } = &error
-        else {
-            panic!("{error}")
-        };
+        let Error::ProgramFailed { program: "ffprobe", stderr, .. } = &error else { panic!("{error}") };
         assert!(stderr.contains("Invalid data"), "{stderr}");
     }
 
@@ -251,13 +225,8 @@ mod tests {
         let list = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\nhttp://127.0.0.1:9/secret.ts\n#EXT-X-ENDLIST\n";
         fs::write(&path, list).unwrap();
         let error = probe(&Ffmpeg::find().unwrap(), &path).unwrap_err();
-        let Error::ProgramFailed { stderr, .. } = &error else {
-            panic!("{error}")
-        };
-        assert!(
-            stderr.contains("not on whitelist") || stderr.contains("Invalid data"),
-            "{stderr}"
-        );
+        let Error::ProgramFailed { stderr, .. } = &error else { panic!("{error}") };
+        assert!(stderr.contains("not on whitelist") || stderr.contains("Invalid data"), "{stderr}");
     }
 
     #[test]

@@ -33,18 +33,10 @@ impl Process {
             let path = Path::new(command.get_program()).to_path_buf();
             match source.kind() {
                 io::ErrorKind::NotFound => Error::ProgramMissing { program, path },
-                _ => Error::Start {
-                    program,
-                    path,
-                    source,
-                },
+                _ => Error::Start { program, path, source },
             }
         })?;
-        Ok(Self {
-            program,
-            child,
-            status: None,
-        })
+        Ok(Self { program, child, status: None })
     }
 
     /// Gives the pipes, of which those not asked for are absent.
@@ -55,10 +47,7 @@ impl Process {
     /// Says how the child ended, when it has.
     pub(crate) fn try_wait(&mut self) -> Result<Option<ExitStatus>, Error> {
         if self.status.is_none() {
-            self.status = self
-                .child
-                .try_wait()
-                .map_err(Error::io("wait for", self.program))?;
+            self.status = self.child.try_wait().map_err(Error::io("wait for", self.program))?;
         }
         Ok(self.status)
     }
@@ -88,10 +77,7 @@ impl Process {
         if kill_process_group(Pid::from_child(&self.child), Signal::KILL).is_err() {
             self.child.kill().map_err(Error::io("kill", self.program))?;
         }
-        let status = self
-            .child
-            .wait()
-            .map_err(Error::io("wait for", self.program))?;
+        let status = self.child.wait().map_err(Error::io("wait for", self.program))?;
         self.status = Some(status);
         Ok(status)
     }
@@ -123,10 +109,7 @@ pub(crate) fn capture(
     limit: Duration,
     max_bytes: usize,
 ) -> Result<Captured, Error> {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let deadline = Instant::now() + limit;
     let mut process = Process::spawn(program, command)?;
     let stdout = process.pipes().stdout.take();
@@ -134,11 +117,7 @@ pub(crate) fn capture(
     // Past its bound the reader closes the pipe, and the child ends on its next write.
     let stdout = thread::spawn(move || {
         let mut kept = Vec::new();
-        stdout
-            .map_or(Ok(0), |pipe| {
-                pipe.take(max_bytes as u64 + 1).read_to_end(&mut kept)
-            })
-            .map(|_| kept)
+        stdout.map_or(Ok(0), |pipe| pipe.take(max_bytes as u64 + 1).read_to_end(&mut kept)).map(|_| kept)
     });
     let stderr = thread::spawn(move || stderr.map(tail).unwrap_or_default());
 
@@ -154,17 +133,10 @@ pub(crate) fn capture(
     }
     let stdout = stdout.map_err(Error::io("read from", program))?;
     if stdout.len() > max_bytes {
-        return Err(Error::OutputTooLarge {
-            program,
-            limit_bytes: max_bytes,
-        });
+        return Err(Error::OutputTooLarge { program, limit_bytes: max_bytes });
     }
     if !status.success() {
-        return Err(Error::ProgramFailed {
-            program,
-            status,
-            stderr,
-        });
+        return Err(Error::ProgramFailed { program, status, stderr });
     }
     Ok(Captured { stdout, stderr })
 }
@@ -202,28 +174,13 @@ mod tests {
     #[test]
     fn output_past_its_bound_is_an_error_and_ends_the_child() {
         let error = capture("ffprobe", shell("exec cat /dev/zero"), GENEROUS, 1000).unwrap_err();
-        assert!(
-            matches!(
-                error,
-                Error::OutputTooLarge {
-                    limit_bytes: 1000,
-                    ..
-                }
-            ),
-            "{error}"
-        );
+        assert!(matches!(error, Error::OutputTooLarge { limit_bytes: 1000, .. }), "{error}");
     }
 
     #[test]
     fn a_child_past_its_time_is_killed_with_the_children_it_started() {
         // The inner sleep holds the pipes open: only a killed group lets the readers end.
-        let error = capture(
-            "ffprobe",
-            shell("sleep 1000; true"),
-            Duration::from_millis(50),
-            1000,
-        )
-        .unwrap_err();
+        let error = capture("ffprobe", shell("sleep 1000; true"), Duration::from_millis(50), 1000).unwrap_err();
         assert!(matches!(error, Error::TimedOut { .. }), "{error}");
     }
 
@@ -231,13 +188,8 @@ mod tests {
     fn a_failure_carries_the_end_of_standard_error() {
         let script = "i=0; while [ $i -lt 2000 ]; do echo noise >&2; i=$((i+1)); done; echo last words >&2; exit 3";
         let error = capture("ffprobe", shell(script), GENEROUS, 1000).unwrap_err();
-        let Error::ProgramFailed { status, stderr, .. } = error else {
-            panic!("{error}")
-        };
+        let Error::ProgramFailed { status, stderr, .. } = error else { panic!("{error}") };
         assert_eq!(status.code(), Some(3));
-        assert!(
-            stderr.ends_with("last words") && stderr.len() <= STDERR_TAIL_BYTES,
-            "{stderr}"
-        );
+        assert!(stderr.ends_with("last words") && stderr.len() <= STDERR_TAIL_BYTES, "{stderr}");
     }
 }

@@ -20,11 +20,7 @@ impl ScratchFile {
     ///
     /// The name is random, not a process id or a counter: an encoder may outlive a killed worker for a moment and must
     /// not share its file with the worker's successor, which in a container has the same id.
-    pub(crate) fn create(
-        folder: &Path,
-        name: &OsString,
-        extension: &str,
-    ) -> Result<(Self, File), Error> {
+    pub(crate) fn create(folder: &Path, name: &OsString, extension: &str) -> Result<(Self, File), Error> {
         loop {
             let random = RandomState::new().hash_one(name);
             let mut file_name = OsString::from(".");
@@ -48,18 +44,12 @@ impl ScratchFile {
     pub(crate) fn persist(mut self, output: &Path) -> Result<u64, Error> {
         let file = File::open(&self.path).map_err(Error::io("open", &self.path))?;
         file.sync_all().map_err(Error::io("flush", &self.path))?;
-        let size_bytes = file
-            .metadata()
-            .map_err(Error::io("read the size of", &self.path))?
-            .len();
-        fs::rename(&self.path, output)
-            .map_err(Error::io("rename the finished video to", output))?;
+        let size_bytes = file.metadata().map_err(Error::io("read the size of", &self.path))?.len();
+        fs::rename(&self.path, output).map_err(Error::io("rename the finished video to", output))?;
         self.kept = true;
         // The name is durable only once its folder is.
         let folder = folder_of(output);
-        File::open(folder)
-            .and_then(|folder| folder.sync_all())
-            .map_err(Error::io("flush", folder))?;
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::io("flush", folder))?;
         Ok(size_bytes)
     }
 }
@@ -94,8 +84,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let output = folder.path().join("out.mp4");
         fs::write(&output, "old").unwrap();
-        let (dropped, _) =
-            ScratchFile::create(folder.path(), &"out.mp4".into(), "partial").unwrap();
+        let (dropped, _) = ScratchFile::create(folder.path(), &"out.mp4".into(), "partial").unwrap();
         let (kept, _) = ScratchFile::create(folder.path(), &"out.mp4".into(), "partial").unwrap();
         assert_ne!(dropped.path(), kept.path());
         fs::write(kept.path(), "newer").unwrap();

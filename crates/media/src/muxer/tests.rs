@@ -2,6 +2,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::Instant;
 
 use tempfile::TempDir;
@@ -11,13 +13,11 @@ use crate::{AUDIO_SAMPLE_RATE, VideoQuality, probe};
 
 const GENEROUS: Duration = Duration::from_secs(120);
 
+/// Nobody gives the video up.
+static NEVER: AtomicBool = AtomicBool::new(false);
+
 fn format(width: u32, height: u32, num_frames: u32, quality: VideoQuality) -> MuxFormat {
-    MuxFormat {
-        width,
-        height,
-        num_frames,
-        quality,
-    }
+    MuxFormat { width, height, num_frames, quality }
 }
 
 /// Slow waves of colour that move: what a video model's output is at its smoothest.
@@ -26,11 +26,7 @@ fn smooth_frame(format: &MuxFormat, frame: u32) -> Vec<u8> {
     let mut pixels = Vec::with_capacity(format.frame_bytes());
     for y in 0..format.height {
         for x in 0..format.width {
-            pixels.extend([
-                wave(x + 2 * frame),
-                wave(y + frame + 50),
-                wave(x + y + 3 * frame + 100),
-            ]);
+            pixels.extend([wave(x + 2 * frame), wave(y + frame + 50), wave(x + y + 3 * frame + 100)]);
         }
     }
     pixels
@@ -38,9 +34,7 @@ fn smooth_frame(format: &MuxFormat, frame: u32) -> Vec<u8> {
 
 /// A different tone on each side, `count` samples long.
 fn tones(count: u64) -> Vec<f32> {
-    (0..count)
-        .flat_map(|i| [0.05, 0.07].map(|step| 0.5 * (i as f32 * step).sin()))
-        .collect()
+    (0..count).flat_map(|i| [0.05, 0.07].map(|step| 0.5 * (i as f32 * step).sin())).collect()
 }
 
 /// Folders for one muxer, and its programs.
@@ -54,10 +48,7 @@ impl Bench {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("scratch")).unwrap();
         fs::create_dir(folder.path().join("out")).unwrap();
-        Self {
-            folder,
-            ffmpeg: Ffmpeg::find().unwrap(),
-        }
+        Self { folder, ffmpeg: Ffmpeg::find().unwrap() }
     }
 
     /// A bench whose ffmpeg passes the checks, and runs `body` in place of an encode.
@@ -79,22 +70,12 @@ impl Bench {
     }
 
     fn start(&self, format: MuxFormat) -> Muxer {
-        Muxer::start(
-            &self.ffmpeg,
-            format,
-            &self.folder.path().join("scratch"),
-            &self.output(),
-        )
-        .unwrap()
+        Muxer::start(&self.ffmpeg, format, &self.folder.path().join("scratch"), &self.output()).unwrap()
     }
 
     /// Every file in the scratch and output folders.
     fn files(&self) -> Vec<PathBuf> {
-        let list = |name| {
-            fs::read_dir(self.folder.path().join(name))
-                .unwrap()
-                .map(|entry| entry.unwrap().path())
-        };
+        let list = |name| fs::read_dir(self.folder.path().join(name)).unwrap().map(|entry| entry.unwrap().path());
         list("scratch").chain(list("out")).collect()
     }
 
@@ -107,21 +88,16 @@ impl Bench {
         }
         for first in (0..format.num_frames).step_by(per_chunk as usize) {
             let last = (first + per_chunk).min(format.num_frames);
-            let chunk = (first..last)
-                .flat_map(|frame| smooth_frame(&format, frame))
-                .collect();
+            let chunk = (first..last).flat_map(|frame| smooth_frame(&format, frame)).collect();
             offer_all(&mut muxer, chunk).unwrap();
         }
-        muxer.finish(GENEROUS).unwrap()
+        muxer.finish(GENEROUS, &NEVER).unwrap()
     }
 
     /// Runs the real ffmpeg on the made file and gives its standard output; it must succeed in silence.
     fn decode(&self, arguments: &[&str]) -> Vec<u8> {
         let mut command = Command::new("ffmpeg");
-        command
-            .args(["-nostdin", "-v", "error", "-i"])
-            .arg(self.output())
-            .args(arguments);
+        command.args(["-nostdin", "-v", "error", "-i"]).arg(self.output()).args(arguments);
         let output = command.output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && stderr.is_empty(), "{stderr}");
@@ -140,11 +116,7 @@ fn offer_all(muxer: &mut Muxer, mut chunk: Vec<u8>) -> Result<(), Error> {
 
 fn psnr(a: &[u8], b: &[u8]) -> f64 {
     assert_eq!(a.len(), b.len());
-    let squares: f64 = a
-        .iter()
-        .zip(b)
-        .map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2))
-        .sum();
+    let squares: f64 = a.iter().zip(b).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum();
     10.0 * (255.0 * 255.0 / (squares / a.len() as f64)).log10()
 }
 
@@ -153,10 +125,7 @@ fn boxes(file: &[u8]) -> Vec<(String, usize)> {
     let (mut found, mut at) = (Vec::new(), 0);
     while at + 8 <= file.len() {
         let size = u32::from_be_bytes(file[at..at + 4].try_into().unwrap()) as usize;
-        found.push((
-            String::from_utf8_lossy(&file[at + 4..at + 8]).into_owned(),
-            at,
-        ));
+        found.push((String::from_utf8_lossy(&file[at + 4..at + 8]).into_owned(), at));
         assert!(size >= 8, "box sizes are plain in a small file");
         at += size;
     }
@@ -172,10 +141,7 @@ fn the_file_is_what_it_claims_to_be() {
 
     assert!(info.format.contains("mp4"), "{info:?}");
     let video = info.video.unwrap();
-    assert_eq!(
-        (video.codec.as_str(), video.width, video.height),
-        ("h264", 96, 64)
-    );
+    assert_eq!((video.codec.as_str(), video.width, video.height), ("h264", 96, 64));
     assert_eq!(video.fps.unwrap().to_string(), "24/1");
     assert_eq!(video.frames, Some(124));
     assert_eq!(video.pix_fmt.as_deref(), Some("yuv420p"));
@@ -185,10 +151,7 @@ fn the_file_is_what_it_claims_to_be() {
     assert_eq!(video.color_transfer.as_deref(), Some("bt709"));
     assert_eq!(video.chroma_location.as_deref(), Some("center"));
     let audio = info.audio.unwrap();
-    assert_eq!(
-        (audio.codec.as_str(), audio.sample_rate, audio.channels),
-        ("aac", 32_000, 2)
-    );
+    assert_eq!((audio.codec.as_str(), audio.sample_rate, audio.channels), ("aac", 32_000, 2));
 
     // Both tracks are cut by exact edit lists: the sound differs by the rounding of its last sample.
     let exact = Duration::from_nanos(124 * 1_000_000_000 / 24);
@@ -200,12 +163,7 @@ fn the_file_is_what_it_claims_to_be() {
 
     let file = fs::read(bench.output()).unwrap();
     assert_eq!(report.size_bytes, file.len() as u64);
-    let at = |kind| {
-        boxes(&file)
-            .iter()
-            .position(|(found, _)| found == kind)
-            .unwrap()
-    };
+    let at = |kind| boxes(&file).iter().position(|(found, _)| found == kind).unwrap();
     assert!(at("moov") < at("mdat"));
     // No library names itself, and the header holds no date: version, flags, then seconds since 1904.
     assert!(!file.windows(4).any(|bytes| bytes == b"Lavf"));
@@ -224,17 +182,11 @@ fn the_file_is_what_it_claims_to_be() {
 #[test]
 fn every_quality_keeps_smooth_frames_above_40_db() {
     let mut sizes = Vec::new();
-    for quality in [
-        VideoQuality::Default,
-        VideoQuality::High,
-        VideoQuality::Lossless,
-    ] {
+    for quality in [VideoQuality::Default, VideoQuality::High, VideoQuality::Lossless] {
         let bench = Bench::new();
         let format = format(192, 128, 22, quality);
         sizes.push(bench.make(format, 5).size_bytes);
-        let sent: Vec<u8> = (0..22)
-            .flat_map(|frame| smooth_frame(&format, frame))
-            .collect();
+        let sent: Vec<u8> = (0..22).flat_map(|frame| smooth_frame(&format, frame)).collect();
         // The plain conversion that any reader makes, by the file's own tags.
         let got = bench.decode(&["-map", "0:v", "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]);
         let db = psnr(&sent, &got);
@@ -249,20 +201,10 @@ fn lossless_keeps_the_converted_picture_bit_for_bit() {
     let format = format(96, 64, 22, VideoQuality::Lossless);
     bench.make(format, 22);
     let raw = bench.folder.path().join("frames.rgb");
-    let frames: Vec<u8> = (0..22)
-        .flat_map(|frame| smooth_frame(&format, frame))
-        .collect();
+    let frames: Vec<u8> = (0..22).flat_map(|frame| smooth_frame(&format, frame)).collect();
     fs::write(&raw, frames).unwrap();
     let mut command = Command::new("ffmpeg");
-    command.args([
-        "-nostdin",
-        "-v",
-        "error",
-        "-f",
-        "rawvideo",
-        "-pixel_format",
-        "rgb24",
-    ]);
+    command.args(["-nostdin", "-v", "error", "-f", "rawvideo", "-pixel_format", "rgb24"]);
     command.args(["-video_size", "96x64", "-i"]).arg(&raw);
     command.args(["-vf", crate::arguments::FILTER, "-f", "rawvideo", "-"]);
     let converted = command.output().unwrap().stdout;
@@ -284,27 +226,19 @@ fn colours_are_those_of_bt709_in_limited_range() {
         let mut muxer = bench.start(format(32, 32, 1, VideoQuality::Lossless));
         muxer.samples(&tones(1600)).unwrap();
         offer_all(&mut muxer, rgb.repeat(32 * 32)).unwrap();
-        muxer.finish(GENEROUS).unwrap();
+        muxer.finish(GENEROUS, &NEVER).unwrap();
         let planes = bench.decode(&["-map", "0:v", "-f", "rawvideo", "-"]);
         let (luma, chroma) = planes.split_at(32 * 32);
         let (blue, red) = chroma.split_at(16 * 16);
         for (plane, expected) in [luma, blue, red].into_iter().zip(yuv) {
-            assert!(
-                plane.iter().all(|&got| got.abs_diff(expected) <= 1),
-                "{rgb:?}: {} for {expected}",
-                plane[0]
-            );
+            assert!(plane.iter().all(|&got| got.abs_diff(expected) <= 1), "{rgb:?}: {} for {expected}", plane[0]);
         }
     }
 }
 
 #[test]
 fn small_canvases_and_single_frames_work_at_every_quality() {
-    for quality in [
-        VideoQuality::Default,
-        VideoQuality::High,
-        VideoQuality::Lossless,
-    ] {
+    for quality in [VideoQuality::Default, VideoQuality::High, VideoQuality::Lossless] {
         for (width, height, num_frames) in [(32, 32, 22), (64, 32, 5), (32, 64, 1)] {
             let bench = Bench::new();
             let format = format(width, height, num_frames, quality);
@@ -313,15 +247,9 @@ fn small_canvases_and_single_frames_work_at_every_quality() {
             for frame in 0..num_frames {
                 offer_all(&mut muxer, smooth_frame(&format, frame)).unwrap();
             }
-            muxer.finish(GENEROUS).unwrap();
-            let video = probe(&bench.ffmpeg, &bench.output())
-                .unwrap()
-                .video
-                .unwrap();
-            assert_eq!(
-                (video.width, video.height, video.frames),
-                (width, height, Some(num_frames.into()))
-            );
+            muxer.finish(GENEROUS, &NEVER).unwrap();
+            let video = probe(&bench.ffmpeg, &bench.output()).unwrap().video.unwrap();
+            assert_eq!((video.width, video.height, video.frames), (width, height, Some(num_frames.into())));
             bench.decode(&["-f", "null", "-"]);
         }
     }
@@ -341,21 +269,13 @@ fn sound_that_ends_half_a_latent_early_is_padded() {
     // 107 frames last 142,667 samples, and 178 audio latents hold 142,400.
     let bench = Bench::new();
     bench.make(format(32, 32, 107, VideoQuality::Default), 17);
-    let audio = probe(&bench.ffmpeg, &bench.output())
-        .unwrap()
-        .audio
-        .unwrap();
-    assert!(
-        audio.duration.unwrap().as_secs_f64() * 32_000.0 > 142_666.0,
-        "{audio:?}"
-    );
+    let audio = probe(&bench.ffmpeg, &bench.output()).unwrap().audio.unwrap();
+    assert!(audio.duration.unwrap().as_secs_f64() * 32_000.0 > 142_666.0, "{audio:?}");
 }
 
 #[test]
 fn an_encoder_that_never_reads_gives_chunks_back_and_is_killed_on_drop() {
-    let bench = Bench::with_fake(
-        "cd \"$(dirname \"$0\")\"; echo $$ > pid.new; mv pid.new pid; exec sleep 1000",
-    );
+    let bench = Bench::with_fake("cd \"$(dirname \"$0\")\"; echo $$ > pid.new; mv pid.new pid; exec sleep 1000");
     let format = format(640, 640, 124, VideoQuality::Default);
     let mut muxer = bench.start(format);
     muxer.samples(&tones(165_600)).unwrap();
@@ -364,10 +284,7 @@ fn an_encoder_that_never_reads_gives_chunks_back_and_is_killed_on_drop() {
     let deadline = Instant::now() + GENEROUS;
     let mut accepted = 0;
     let refused = loop {
-        match muxer
-            .offer(chunk.clone(), Duration::from_millis(20))
-            .unwrap()
-        {
+        match muxer.offer(chunk.clone(), Duration::from_millis(20)).unwrap() {
             Some(refused) if bench.folder.path().join("pid").exists() => break refused,
             Some(_) => assert!(Instant::now() < deadline, "the encoder never starts"),
             None => accepted += 1,
@@ -400,10 +317,7 @@ fn an_encoder_that_stands_still_is_given_up() {
     };
     assert!(matches!(error, Error::Stalled { .. }), "{error}");
     assert_eq!(bench.files(), Vec::<PathBuf>::new());
-    assert!(matches!(
-        muxer.offer(vec![7; format.frame_bytes()], GENEROUS),
-        Err(Error::Ended)
-    ));
+    assert!(matches!(muxer.offer(vec![7; format.frame_bytes()], GENEROUS), Err(Error::Ended)));
 }
 
 #[test]
@@ -412,8 +326,24 @@ fn finishing_has_a_time_limit() {
     let mut muxer = bench.start(format(32, 32, 1, VideoQuality::Default));
     muxer.samples(&tones(1600)).unwrap();
     offer_all(&mut muxer, vec![7; 32 * 32 * 3]).unwrap();
-    let error = muxer.finish(Duration::from_millis(100)).unwrap_err();
+    let error = muxer.finish(Duration::from_millis(100), &NEVER).unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+    assert_eq!(bench.files(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn finishing_can_be_given_up() {
+    let bench = Bench::with_fake("cat > /dev/null; exec sleep 1000");
+    let mut muxer = bench.start(format(32, 32, 1, VideoQuality::Default));
+    muxer.samples(&tones(1600)).unwrap();
+    offer_all(&mut muxer, vec![7; 32 * 32 * 3]).unwrap();
+    let aborted = AtomicBool::new(false);
+    let error = thread::scope(|scope| {
+        let finishing = scope.spawn(|| muxer.finish(GENEROUS, &aborted).unwrap_err());
+        aborted.store(true, Ordering::Relaxed);
+        finishing.join().unwrap()
+    });
+    assert!(matches!(error, Error::Aborted), "{error}");
     assert_eq!(bench.files(), Vec::<PathBuf>::new());
 }
 
@@ -431,13 +361,8 @@ fn an_encoder_that_dies_midway_says_why_and_leaves_nothing() {
         }
         assert!(offered <= 3, "the death was never seen");
     };
-    let Error::ProgramFailed { status, stderr, .. } = &error else {
-        panic!("{error}")
-    };
-    assert_eq!(
-        (status.code(), stderr.as_str()),
-        (Some(7), "codec caught fire")
-    );
+    let Error::ProgramFailed { status, stderr, .. } = &error else { panic!("{error}") };
+    assert_eq!((status.code(), stderr.as_str()), (Some(7), "codec caught fire"));
     assert_eq!(bench.files(), Vec::<PathBuf>::new());
 }
 
@@ -447,7 +372,7 @@ fn an_encoder_that_loses_frames_is_not_believed() {
     let mut muxer = bench.start(format(32, 32, 5, VideoQuality::Default));
     muxer.samples(&tones(8000)).unwrap();
     offer_all(&mut muxer, vec![7; 5 * 32 * 32 * 3]).unwrap();
-    let message = muxer.finish(GENEROUS).unwrap_err().to_string();
+    let message = muxer.finish(GENEROUS, &NEVER).unwrap_err().to_string();
     assert_eq!(message, "the video has 5 frames, and only 4 were encoded");
     assert_eq!(bench.files(), Vec::<PathBuf>::new());
 }
@@ -463,40 +388,16 @@ fn wrong_input_is_named_ends_the_muxer_and_leaves_nothing() {
         assert!(matches!(muxer.samples(&[0.0, 0.0]), Err(Error::Ended)));
         assert_eq!(bench.files(), Vec::<PathBuf>::new());
     };
-    refuse(
-        &|muxer| muxer.samples(&[0.0; 3]),
-        "samples come in interleaved pairs, and a block of 3 values does not",
-    );
-    refuse(
-        &|muxer| muxer.samples(&[0.0, 0.0, 0.0, f32::NAN]),
-        "sample 1 of channel 1 is NaN, which is not finite",
-    );
+    refuse(&|muxer| muxer.samples(&[0.0; 3]), "samples come in interleaved pairs, and a block of 3 values does not");
+    refuse(&|muxer| muxer.samples(&[0.0, 0.0, 0.0, f32::NAN]), "sample 1 of channel 1 is NaN, which is not finite");
     let short = "the video needs 32000 samples per channel, and only 31000 came";
+    refuse(&|muxer| muxer.samples(&tones(31_000)).and_then(|()| offer_all(muxer, frame())), short);
     refuse(
-        &|muxer| {
-            muxer
-                .samples(&tones(31_000))
-                .and_then(|()| offer_all(muxer, frame()))
-        },
-        short,
-    );
-    refuse(
-        &|muxer| {
-            muxer
-                .samples(&tones(32_000))
-                .and_then(|()| offer_all(muxer, vec![0; 100]))
-        },
+        &|muxer| muxer.samples(&tones(32_000)).and_then(|()| offer_all(muxer, vec![0; 100])),
         "a chunk of 100 bytes is not a whole number of frames of 3072 bytes",
     );
     let many = "the video has 24 frames, and 25 came";
-    refuse(
-        &|muxer| {
-            muxer
-                .samples(&tones(32_000))
-                .and_then(|()| offer_all(muxer, frame().repeat(25)))
-        },
-        many,
-    );
+    refuse(&|muxer| muxer.samples(&tones(32_000)).and_then(|()| offer_all(muxer, frame().repeat(25))), many);
     refuse(
         &|muxer| {
             muxer.samples(&tones(32_000))?;
@@ -514,11 +415,8 @@ fn finishing_without_all_frames_is_refused_and_leaves_the_old_file() {
     let mut muxer = bench.start(format(32, 32, 24, VideoQuality::Default));
     muxer.samples(&tones(32_000)).unwrap();
     offer_all(&mut muxer, vec![0; 3072 * 23]).unwrap();
-    let message = muxer.finish(GENEROUS).unwrap_err().to_string();
-    assert_eq!(
-        message,
-        "the video has 24 frames, and only 23 were handed over"
-    );
+    let message = muxer.finish(GENEROUS, &NEVER).unwrap_err().to_string();
+    assert_eq!(message, "the video has 24 frames, and only 23 were handed over");
     assert_eq!(bench.files(), [bench.output()]);
     assert_eq!(fs::read_to_string(bench.output()).unwrap(), "old");
 }
@@ -528,16 +426,7 @@ fn a_folder_that_is_not_there_is_named_at_the_start() {
     let bench = Bench::new();
     let output = bench.folder.path().join("nowhere/video.mp4");
     let format = format(32, 32, 24, VideoQuality::Default);
-    let error = Muxer::start(
-        &bench.ffmpeg,
-        format,
-        &bench.folder.path().join("scratch"),
-        &output,
-    )
-    .unwrap_err();
-    assert!(
-        error.to_string().contains("could not create") && error.to_string().contains("nowhere"),
-        "{error}"
-    );
+    let error = Muxer::start(&bench.ffmpeg, format, &bench.folder.path().join("scratch"), &output).unwrap_err();
+    assert!(error.to_string().contains("could not create") && error.to_string().contains("nowhere"), "{error}");
     assert_eq!(bench.files(), Vec::<PathBuf>::new());
 }
