@@ -10,16 +10,20 @@
 //! its lease can change nothing ([`lease`]). The *transition function* [`JobState::on`] is the one place that says
 //! which state follows which; the tables check the same law.
 //!
-//! The `conformance` feature holds one suite per trait; each implementation's tests run the whole suite.
+//! The `conformance` feature holds one suite per trait, which each implementation's tests run whole, and the `fixtures`
+//! that the tests of several crates share.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
 pub mod attempt;
 pub mod backoff;
 pub mod blob;
+mod causes;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod dispatch;
+#[cfg(feature = "conformance")]
+pub mod fixtures;
 mod id;
 mod job;
 pub mod lease;
@@ -34,6 +38,7 @@ mod time;
 
 pub use attempt::{Attempt, AttemptEnd};
 pub use blob::{Blob, BlobError, BlobKey};
+pub use causes::Causes;
 pub use dispatch::{Dispatch, DispatchError, Hint, Queue};
 pub use id::{ClaimToken, Fence, InvalidId, JobId, Tenant, WorkerId};
 pub use job::{Job, NewJob};

@@ -25,6 +25,7 @@ macro_rules! store_conformance {
                 a_claimed_job_is_queued_for_its_client_until_it_begins,
                 percent_only_grows_and_stays_below_a_hundred,
                 beginning_twice_keeps_the_first_moment,
+                a_job_that_completes_has_begun,
                 an_id_is_used_once,
                 a_spec_of_a_newer_program_is_kept_unread,
                 another_tenant_sees_nothing,

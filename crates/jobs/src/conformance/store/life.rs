@@ -124,6 +124,18 @@ pub async fn beginning_twice_keeps_the_first_moment(harness: &impl StoreHarness)
     assert_eq!(history(&*store, lease.job).await[0].begun_at, job.begun_at);
 }
 
+/// A worker that is done before it could say that it has begun has begun all the same.
+pub async fn a_job_that_completes_has_begun(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let id = create(&*store).await.id;
+    let lease = claim(&*store, id).await.lease;
+    store.finish(&lease, completed(&lease)).await.expect("the lease holds");
+    let job = get(&*store, id).await;
+    assert!(job.begun_at.is_some());
+    assert_eq!(job.begun_at, job.finished_at);
+    assert_eq!(history(&*store, id).await[0].begun_at, job.begun_at);
+}
+
 /// A second job of the same id is refused, and the first stays as it is.
 pub async fn an_id_is_used_once(harness: &impl StoreHarness) {
     let store = harness.store();
