@@ -86,7 +86,10 @@ pub(crate) async fn delete(store: &SqliteStore, tenant: &Tenant, id: JobId) -> R
     .execute(&mut *tx)
     .await
     .map_err(unavailable(doing))?;
-    sqlx::query!("delete from jobs where id = ?", id).execute(&mut *tx).await.map_err(unavailable(doing))?;
+    sqlx::query!("delete from jobs where id = ? and tenant = ?", id, tenant)
+        .execute(&mut *tx)
+        .await
+        .map_err(unavailable(doing))?;
     tx.commit().await.map_err(unavailable(doing))?;
     Ok(Some(state))
 }

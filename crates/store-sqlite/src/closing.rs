@@ -4,8 +4,8 @@
 //! token and `state = 'running'`.
 
 use clapboard_jobs::{
-    AttemptEnd, ClaimToken, Fence, JobError, JobEvent, JobId, JobState, Lease, LeaseError, ResultObject, RunReport,
-    StoreError,
+    AttemptEnd, ClaimToken, FailureCode, Fence, JobError, JobEvent, JobId, JobState, Lease, LeaseError, ResultObject,
+    RunReport, StoreError,
 };
 use sqlx::SqliteConnection;
 use uuid::Uuid;
@@ -30,11 +30,31 @@ pub(crate) struct HeldRow {
     pub(crate) id: Uuid,
     pub(crate) fence: i64,
     pub(crate) claim_token: Uuid,
+    pub(crate) worker: Uuid,
     pub(crate) attempt: i64,
     pub(crate) max_attempts: i64,
     pub(crate) cancel_requested: bool,
     pub(crate) lease_expires_at: i64,
 }
+
+/// `select_held!("where …", arguments…)`: a checked statement that reads claims in force.
+macro_rules! select_held {
+    ($tail:literal $(, $argument:expr)* $(,)?) => {
+        sqlx::query_as!(
+            crate::closing::HeldRow,
+            r#"
+            select
+                id as "id: uuid::Uuid", fence, claim_token as "claim_token!: uuid::Uuid",
+                worker as "worker!: uuid::Uuid", attempt, max_attempts,
+                cancel_requested_at is not null as "cancel_requested!: bool",
+                lease_expires_at as "lease_expires_at!: i64"
+            from jobs
+            "# + $tail
+            $(, $argument)*
+        )
+    };
+}
+pub(crate) use select_held;
 
 impl From<HeldRow> for Held {
     fn from(row: HeldRow) -> Self {
@@ -60,23 +80,11 @@ impl Held {
         doing: &'static str,
     ) -> Result<Self, LeaseError> {
         let (id, fence, token) = (lease.job.as_uuid(), lease.fence.0, lease.token.0);
-        let row = sqlx::query_as!(
-            HeldRow,
-            r#"
-            select
-                id as "id: Uuid", fence, claim_token as "claim_token!: Uuid", attempt, max_attempts,
-                cancel_requested_at is not null as "cancel_requested!: bool",
-                lease_expires_at as "lease_expires_at!: i64"
-            from jobs
-            where id = ? and fence = ? and claim_token = ? and state = 'running'
-            "#,
-            id,
-            fence,
-            token
-        )
-        .fetch_optional(tx)
-        .await
-        .map_err(unavailable(doing))?;
+        let row =
+            select_held!("where id = ? and fence = ? and claim_token = ? and state = 'running'", id, fence, token)
+                .fetch_optional(tx)
+                .await
+                .map_err(unavailable(doing))?;
         row.map(Self::from).ok_or(LeaseError::Lost { job: lease.job, fence: lease.fence })
     }
 
@@ -134,7 +142,7 @@ impl Held {
         self.close_attempt(tx, now, ending, Some(error), doing).await
     }
 
-    /// Ends the job with its result.
+    /// Ends the job with its result. It has begun then, also where the worker was done before it could say so.
     pub(crate) async fn complete(
         &self,
         tx: &mut SqliteConnection,
@@ -151,10 +159,10 @@ impl Held {
         let done = sqlx::query!(
             r#"
             update jobs
-            set state = ?, finished_at = ?, percent = 100,
-                result_key = ?, result_size_bytes = ?, result_sha256 = ?, report = ?,
+            set state = ?1, finished_at = ?2, begun_at = coalesce(begun_at, ?2), percent = 100,
+                result_key = ?3, result_size_bytes = ?4, result_sha256 = ?5, report = ?6,
                 claim_token = null, worker = null, lease_expires_at = null
-            where id = ? and fence = ? and claim_token = ? and state = 'running'
+            where id = ?7 and fence = ?8 and claim_token = ?9 and state = 'running'
             "#,
             name,
             now,
@@ -170,10 +178,16 @@ impl Held {
         .await
         .map_err(unavailable(doing))?;
         self.applied(done.rows_affected())?;
-        sqlx::query!("update objects set standing = 'named' where key = ? and job_id = ?", key, id)
-            .execute(&mut *tx)
-            .await
-            .map_err(unavailable(doing))?;
+        let named = sqlx::query!(
+            "update objects set standing = 'named' where key = ? and job_id = ? and standing = 'expected'",
+            key,
+            id
+        )
+        .execute(&mut *tx)
+        .await
+        .map_err(unavailable(doing))?;
+        // A result that the table does not name would be swept away under its job.
+        self.applied(named.rows_affected())?;
         self.close_attempt(tx, now, AttemptEnd::Completed, None, doing).await?;
         Ok(state)
     }
@@ -227,7 +241,7 @@ impl Held {
         }
         if self.attempt >= self.max_attempts {
             let error = JobError::new(
-                clapboard_jobs::FailureCode::WorkerLost,
+                FailureCode::WorkerLost,
                 format!("the worker was lost in attempt {} of {}", self.attempt, self.max_attempts),
             );
             self.end_without_result(tx, now, &error, AttemptEnd::LeaseLost, doing).await?;
@@ -269,8 +283,10 @@ impl Held {
         let (code, message) = (error.map(|error| error.code.as_str()), error.map(|error| error.message.as_str()));
         sqlx::query!(
             r#"
-            update job_attempts set ended_at = ?, ending = ?, error_code = ?, error_message = ?
-            where job_id = ? and fence = ?
+            update job_attempts
+            set ended_at = ?1, ending = ?2, error_code = ?3, error_message = ?4,
+                begun_at = iif(?2 = 'completed', coalesce(begun_at, ?1), begun_at)
+            where job_id = ?5 and fence = ?6
             "#,
             now,
             ending,

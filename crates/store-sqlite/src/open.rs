@@ -15,6 +15,8 @@ static MIGRATOR: Migrator = sqlx::migrate!("../../migrations/sqlite");
 
 /// How long a statement waits for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a caller waits for a connection that others use: longer than one that is stuck behind another process.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(6);
 /// How many requests may read at once.
 const READERS: u32 = 4;
 
@@ -36,12 +38,14 @@ impl SqliteStore {
 
         let writer = SqlitePoolOptions::new()
             .max_connections(1)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
             .connect_with(options.clone().journal_mode(SqliteJournalMode::Wal))
             .await
             .map_err(wrong)?;
         MIGRATOR.run(&writer).await.map_err(|error| OpenError::from_migrate(path, last_migration(), error))?;
         let readers = SqlitePoolOptions::new()
             .max_connections(READERS)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
             .connect_with(options.pragma("query_only", "on"))
             .await
             .map_err(wrong)?;

@@ -4,7 +4,7 @@ use clapboard_jobs::{Hint, JobId, JobState, LeaseError, Micros, Queue, StoreErro
 use sqlx::SqliteConnection;
 use uuid::Uuid;
 
-use crate::closing::{Held, HeldRow};
+use crate::closing::{Held, HeldRow, select_held};
 use crate::error::unavailable;
 use crate::rows;
 use crate::store::SqliteStore;
@@ -42,24 +42,11 @@ pub(crate) async fn reclaim_expired(store: &SqliteStore, limit: u32) -> Result<R
     let doing = "taking back jobs whose leases have ended";
     let mut tx = store.begin(doing).await?;
     let (now, limit) = (store.now().0, i64::from(limit));
-    let expired = sqlx::query_as!(
-        HeldRow,
-        r#"
-        select
-            id as "id: Uuid", fence, claim_token as "claim_token!: Uuid", attempt, max_attempts,
-            cancel_requested_at is not null as "cancel_requested!: bool",
-            lease_expires_at as "lease_expires_at!: i64"
-        from jobs
-        where state = 'running' and lease_expires_at <= ?
-        order by lease_expires_at
-        limit ?
-        "#,
-        now,
-        limit
-    )
-    .fetch_all(&mut *tx)
-    .await
-    .map_err(unavailable(doing))?;
+    let expired =
+        select_held!("where state = 'running' and lease_expires_at <= ? order by lease_expires_at limit ?", now, limit)
+            .fetch_all(&mut *tx)
+            .await
+            .map_err(unavailable(doing))?;
     let reclaimed = take_back(&mut tx, expired, now, doing).await?;
     tx.commit().await.map_err(unavailable(doing))?;
     Ok(reclaimed)
@@ -69,33 +56,15 @@ pub(crate) async fn reclaim_from_dead(store: &SqliteStore, living: &[WorkerId]) 
     let doing = "taking back the jobs of dead workers";
     let mut tx = store.begin(doing).await?;
     let now = store.now().0;
-    let held = sqlx::query!(
-        r#"
-        select
-            id as "id: Uuid", fence, claim_token as "claim_token!: Uuid", attempt, max_attempts,
-            cancel_requested_at is not null as "cancel_requested!: bool",
-            worker as "worker!: Uuid"
-        from jobs
-        where state = 'running'
-        order by lease_expires_at
-        "#
-    )
-    .fetch_all(&mut *tx)
-    .await
-    .map_err(unavailable(doing))?;
+    let held = select_held!("where state = 'running' order by lease_expires_at")
+        .fetch_all(&mut *tx)
+        .await
+        .map_err(unavailable(doing))?;
     let dead = held
         .into_iter()
         .filter(|row| !living.contains(&WorkerId(row.worker)))
-        .map(|row| HeldRow {
-            id: row.id,
-            fence: row.fence,
-            claim_token: row.claim_token,
-            attempt: row.attempt,
-            max_attempts: row.max_attempts,
-            cancel_requested: row.cancel_requested,
-            // The dead write nothing more, whatever their leases say.
-            lease_expires_at: now,
-        })
+        // The dead write nothing more, whatever their leases say.
+        .map(|row| HeldRow { lease_expires_at: now, ..row })
         .collect();
     let reclaimed = take_back(&mut tx, dead, now, doing).await?;
     tx.commit().await.map_err(unavailable(doing))?;
