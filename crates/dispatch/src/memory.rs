@@ -10,9 +10,14 @@ use clapboard_jobs::{Dispatch, DispatchError, Hint, JobId, Queue};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+/// How many hints a queue keeps. Those of jobs that were deleted stay until they are popped, so without a bound they
+/// would add up behind a job that runs for hours.
+const WINDOW: usize = 10_000;
+
 /// A sorted set of hints for each queue, with a doorbell.
 ///
-/// It starts empty with its process: the scheduler's first sweep fills it.
+/// It starts empty with its process: the scheduler's first sweep fills it. A full queue lets go of its highest ranks,
+/// which the sweeps push again once there is room.
 #[derive(Debug, Default)]
 pub struct MemoryDispatch {
     queues: Mutex<HashMap<Queue, SortedHints>>,
@@ -90,6 +95,11 @@ impl SortedHints {
             self.order.remove(&(old, job));
         }
         self.order.insert((Rank(rank), job));
+        if self.order.len() > WINDOW
+            && let Some((_, last)) = self.order.pop_last()
+        {
+            self.ranks.remove(&last);
+        }
     }
 
     fn pop_first(&mut self) -> Option<(f64, JobId)> {
@@ -128,6 +138,18 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+
+    #[test]
+    fn a_full_queue_keeps_the_lowest_ranks() {
+        let mut hints = SortedHints::default();
+        for rank in (0..WINDOW + 10).rev() {
+            hints.insert(rank as f64, JobId::new());
+        }
+        assert_eq!((hints.order.len(), hints.ranks.len()), (WINDOW, WINDOW));
+        let ranks: Vec<f64> = std::iter::from_fn(|| hints.pop_first()).map(|(rank, _)| rank).collect();
+        assert!(ranks.is_sorted() && ranks[0] == 0.0 && ranks[WINDOW - 1] == (WINDOW - 1) as f64);
+        assert!(hints.ranks.is_empty());
+    }
 
     clapboard_jobs::dispatch_conformance!(async { (Arc::new(MemoryDispatch::new()) as Arc<dyn Dispatch>, ()) });
 }
