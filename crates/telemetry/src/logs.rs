@@ -1,6 +1,6 @@
 //! The subscriber behind every log line.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::str::FromStr;
 
 use tracing::Subscriber;
@@ -26,9 +26,7 @@ impl FromStr for LogFormat {
         match text {
             "text" => Ok(Self::Text),
             "json" => Ok(Self::Json),
-            _ => Err(Error::Format {
-                format: text.to_owned(),
-            }),
+            _ => Err(Error::Format { format: text.to_owned() }),
         }
     }
 }
@@ -56,41 +54,32 @@ pub enum Error {
     AlreadySet,
 }
 
-/// Sends the events of this process that pass `filter` (`info,clapboard_engine=debug`) to standard error.
+/// Sends the events of this process that pass `filter` (`info,clapboard_engine=debug`) to standard error, in colour if
+/// that is a terminal.
 ///
 /// Errors: [`Error::Directive`] names the part of the filter that is wrong; [`Error::AlreadySet`] on a second call.
 pub fn init(filter: &str, format: LogFormat) -> Result<(), Error> {
-    subscriber(filter, format, std::io::stderr)?
-        .try_init()
-        .map_err(|_| Error::AlreadySet)
+    subscriber(filter, format, io::stderr().is_terminal(), io::stderr)?.try_init().map_err(|_| Error::AlreadySet)
 }
 
 fn subscriber<W>(
     filter: &str,
     format: LogFormat,
+    colour: bool,
     writer: W,
 ) -> Result<Box<dyn Subscriber + Send + Sync>, Error>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let mut directives = EnvFilter::default();
-    for part in filter
-        .split(',')
-        .map(str::trim)
-        .filter(|part| !part.is_empty())
-    {
-        let directive: Directive = part.parse().map_err(|source| Error::Directive {
-            directive: part.to_owned(),
-            source,
-        })?;
+    for part in filter.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let directive: Directive =
+            part.parse().map_err(|source| Error::Directive { directive: part.to_owned(), source })?;
         directives = directives.add_directive(directive);
     }
-    let builder = fmt::Subscriber::builder()
-        .with_env_filter(directives)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(writer);
+    let builder = fmt::Subscriber::builder().with_env_filter(directives).with_writer(writer);
     Ok(match format {
-        LogFormat::Text => Box::new(builder.finish()),
+        LogFormat::Text => Box::new(builder.with_ansi(colour).finish()),
         LogFormat::Json => Box::new(builder.json().flatten_event(true).finish()),
     })
 }
