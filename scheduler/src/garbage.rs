@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use clapboard_jobs::{Blob, Store};
+use clapboard_jobs::{Blob, Causes, Store};
 
 use crate::error::Error;
 use crate::options::Options;
@@ -50,7 +50,7 @@ impl Sweep for Garbage {
             match self.blob.delete(&key).await {
                 Ok(()) => deleted.push(key),
                 Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, %key, "could not delete garbage");
+                    tracing::warn!(error = %Causes(&error), %key, "could not delete garbage");
                     failed = Some(error);
                 }
             }

@@ -1,10 +1,11 @@
 //! Runs the sweeps.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use clapboard_jobs::{Blob, Dispatch, Micros, Store};
+use clapboard_jobs::{Blob, Causes, Dispatch, Micros, Store};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -45,21 +46,19 @@ impl Scheduler {
     /// Sweeps until `shutdown`.
     pub async fn run(self, shutdown: CancellationToken) {
         let mut running = JoinSet::new();
+        let mut sweeps = HashMap::new();
         for sweep in self.sweeps {
-            let store = Arc::clone(&self.store);
-            let shutdown = shutdown.clone();
-            running.spawn(async move {
-                tokio::select! {
-                    biased;
-                    () = shutdown.cancelled() => {}
-                    () = repeat(&*sweep, &*store) => {}
-                }
-            });
+            let task =
+                running.spawn(keep(Arc::clone(&sweep), Arc::clone(&self.store), shutdown.clone(), Duration::ZERO));
+            sweeps.insert(task.id(), sweep);
         }
         while let Some(ended) = running.join_next().await {
-            if let Err(error) = ended {
-                tracing::error!(%error, "a sweep has panicked and does not run any more");
-            }
+            let Err(error) = ended else { continue };
+            let Some(sweep) = sweeps.remove(&error.id()) else { continue };
+            tracing::error!(%error, sweep = sweep.name(), "a sweep has panicked, and goes on after its interval");
+            let pause = sweep.interval();
+            let task = running.spawn(keep(Arc::clone(&sweep), Arc::clone(&self.store), shutdown.clone(), pause));
+            sweeps.insert(task.id(), sweep);
         }
     }
 }
@@ -75,13 +74,26 @@ fn register(parts: &Parts, options: &Options) -> Vec<Arc<dyn Sweep>> {
     ]
 }
 
+/// Sweeps again and again after a pause, until `shutdown`.
+async fn keep(sweep: Arc<dyn Sweep>, store: Arc<dyn Store>, shutdown: CancellationToken, pause: Duration) {
+    let sweeping = async {
+        tokio::time::sleep(pause).await;
+        repeat(&*sweep, &*store).await;
+    };
+    tokio::select! {
+        biased;
+        () = shutdown.cancelled() => {}
+        () = sweeping => {}
+    }
+}
+
 async fn repeat(sweep: &dyn Sweep, store: &dyn Store) {
     loop {
         let wait = match once(sweep, store).await {
             Ok(wait) => wait,
             Err(error) => {
                 let name = sweep.name();
-                tracing::warn!(error = &error as &dyn std::error::Error, sweep = name, "a sweep failed");
+                tracing::warn!(error = %Causes(&error), sweep = name, "a sweep failed");
                 Some(jittered(sweep.interval()))
             }
         };
@@ -122,7 +134,52 @@ fn jittered(interval: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use async_trait::async_trait;
+    use clapboard_jobs::{Policy, SystemClock};
+    use clapboard_store_sqlite::SqliteStore;
+
     use super::*;
+
+    /// Panics at its first run, and tells the shutdown of its second.
+    struct Stumbling {
+        runs: AtomicU32,
+        done: CancellationToken,
+    }
+
+    #[async_trait]
+    impl Sweep for Stumbling {
+        fn name(&self) -> &'static str {
+            "stumbling"
+        }
+
+        fn interval(&self) -> Duration {
+            Options::LEAST_INTERVAL
+        }
+
+        fn when_due(&self) -> bool {
+            false
+        }
+
+        async fn sweep_once(&self) -> Result<Swept, Error> {
+            assert!(self.runs.fetch_add(1, Ordering::SeqCst) > 0, "as the test says");
+            self.done.cancel();
+            Ok(Swept { done: 0, more: false })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_sweep_that_panicked_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jobs.sqlite");
+        let store = SqliteStore::open(&file, Policy::default(), Arc::new(SystemClock)).await.unwrap();
+        let done = CancellationToken::new();
+        let sweep = Stumbling { runs: AtomicU32::new(0), done: done.clone() };
+        let scheduler = Scheduler { store: Arc::new(store), sweeps: vec![Arc::new(sweep)] };
+        scheduler.run(done.clone()).await;
+        assert!(done.is_cancelled());
+    }
 
     const INTERVAL: Duration = Duration::from_secs(5);
 

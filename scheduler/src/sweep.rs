@@ -31,7 +31,6 @@ pub trait Sweep: Send + Sync {
 
     /// Does what there is to do, up to its limit.
     ///
-    /// # Errors
-    /// [`Error`]; what was done before stays done.
+    /// Errors: [`Error`]; what was done before stays done.
     async fn sweep_once(&self) -> Result<Swept, Error>;
 }

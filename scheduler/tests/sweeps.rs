@@ -3,15 +3,15 @@
 
 use std::fs;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use clapboard_blob::DiskBlob;
 use clapboard_dispatch::MemoryDispatch;
-use clapboard_h3::{Canvas, FrameCount, GenerationSpec, GeometryProfile, Partition, Quality, Recipe, Sigmas, Task};
+use clapboard_h3::Partition;
+use clapboard_jobs::fixtures::{MovedClock, small_spec};
 use clapboard_jobs::{
-    Blob, BlobKey, Claimant, Claimed, Clock, Dispatch, Job, JobError, JobState, Lease, Micros, NewJob, Outcome, Policy,
-    Queue, ResultObject, RunReport, Store, SystemClock, Tenant, WorkerId,
+    Blob, BlobKey, Claimant, Claimed, Dispatch, Job, JobError, JobState, Lease, NewJob, Outcome, Policy, Queue,
+    ResultObject, RunReport, Store, Tenant, WorkerId,
 };
 use clapboard_scheduler::{
     Garbage, Options, Orphans, Parts, Reaper, Refill, Scheduler, Sweep, Swept, take_back_from_dead,
@@ -22,22 +22,6 @@ use tokio_util::sync::CancellationToken;
 
 const QUEUE: Queue = Queue::of(Partition::Fl2va);
 const NOTHING: Swept = Swept { done: 0, more: false };
-
-/// The machine's clock, moved forward by hand.
-#[derive(Default)]
-struct MovedClock(AtomicI64);
-
-impl MovedClock {
-    fn advance(&self, by: Duration) {
-        self.0.fetch_add(i64::try_from(by.as_micros()).unwrap(), Ordering::Relaxed);
-    }
-}
-
-impl Clock for MovedClock {
-    fn now(&self) -> Micros {
-        Micros(SystemClock.now().0 + self.0.load(Ordering::Relaxed))
-    }
-}
 
 struct House {
     folder: TempDir,
@@ -68,21 +52,7 @@ impl House {
     }
 
     async fn submit(&self) -> Job {
-        let spec = GenerationSpec {
-            version: GenerationSpec::VERSION,
-            task: Task::T2va,
-            partition: Partition::Fl2va,
-            recipe: Recipe::Release,
-            prompt: "a lighthouse in the rain".to_owned(),
-            canvas: Canvas::new(64, 64).unwrap(),
-            num_frames: FrameCount::MIN,
-            video_sigmas: Sigmas::shifted(3, 12.0).unwrap(),
-            audio_sigmas: Sigmas::shifted(3, 3.0).unwrap(),
-            seed: 7,
-            quality: Quality::Default,
-            geometry: GeometryProfile::released(),
-        };
-        self.store.create(NewJob::new(self.tenant.clone(), "h3", &spec)).await.unwrap()
+        self.store.create(NewJob::new(self.tenant.clone(), "h3", &small_spec())).await.unwrap()
     }
 
     async fn claim(&self) -> Claimed {
