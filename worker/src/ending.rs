@@ -1,11 +1,16 @@
 //! The one write that ends a claim.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use clapboard_jobs::{HandBack, JobState, Lease, LeaseError, Outcome, Store};
+use clapboard_jobs::{Causes, HandBack, JobState, Lease, LeaseError, Outcome, Store, StoreError};
 
 use crate::retry::Waits;
 use crate::watch::Watch;
+
+/// How long the store may take to answer before it is asked again, while the lease lasts.
+const MOST_PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take when the lease has ended: it may still be unaware of that.
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is written about a claim that ends.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,20 +41,18 @@ pub(crate) async fn write(store: &dyn Store, lease: &Lease, ending: &Ending, wat
     let mut unheard = false;
     loop {
         let answer = match ending {
-            Ending::Finish(outcome) => store.finish(lease, outcome.clone()).await,
-            Ending::HandBack(hand_back) => store.hand_back(lease, hand_back.clone()).await,
+            Ending::Finish(outcome) => heard(watch, store.finish(lease, outcome.clone())).await,
+            Ending::HandBack(hand_back) => heard(watch, store.hand_back(lease, hand_back.clone())).await,
         };
         let error = match answer {
             Ok(state) => return Written::State(state),
             Err(error) => error,
         };
         match error {
-            LeaseError::Lost { .. } if unheard => match completed_by(store, lease).await {
+            LeaseError::Lost { .. } if unheard => match heard(watch, completed_by(store, lease)).await {
                 Ok(true) => return Written::State(JobState::Completed),
                 Ok(false) => return Written::Lost,
-                Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "could not read the job back");
-                }
+                Err(error) => tracing::warn!(error = %Causes(&error), "could not read the job back"),
             },
             LeaseError::Lost { .. } | LeaseError::ForeignResult { .. } => {
                 tracing::warn!(%error, "the attempt's ending was refused");
@@ -57,7 +60,7 @@ pub(crate) async fn write(store: &dyn Store, lease: &Lease, ending: &Ending, wat
             }
             LeaseError::Store(error) => {
                 unheard = true;
-                tracing::warn!(error = &error as &dyn std::error::Error, "could not write how the attempt ended");
+                tracing::warn!(error = %Causes(&error), "could not write how the attempt ended");
             }
         }
         let wait = waits.next();
@@ -68,8 +71,17 @@ pub(crate) async fn write(store: &dyn Store, lease: &Lease, ending: &Ending, wat
     }
 }
 
+/// Waits for an answer of the store's, but not for ever: a store that is silent is one that cannot be reached.
+async fn heard<T, E: From<StoreError>>(watch: &Watch, answer: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    let lease_left = watch.lease_until().saturating_duration_since(Instant::now());
+    let patience = lease_left.clamp(LEAST_PATIENCE, MOST_PATIENCE);
+    tokio::time::timeout(patience, answer).await.unwrap_or_else(|silence| {
+        Err(E::from(StoreError::Unavailable { doing: "ending an attempt", source: silence.into() }))
+    })
+}
+
 /// Tells whether the job is completed with the result of this very claim.
-async fn completed_by(store: &dyn Store, lease: &Lease) -> Result<bool, clapboard_jobs::StoreError> {
+async fn completed_by(store: &dyn Store, lease: &Lease) -> Result<bool, StoreError> {
     let job = store.get(&lease.tenant, lease.job).await?;
     let key = lease.result_key();
     Ok(job.and_then(|job| job.result).is_some_and(|result| result.key == key))

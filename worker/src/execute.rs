@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::pending;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clapboard_engine::{GenerateError, Generation, GenerationReport};
 use clapboard_h3::GenerationSpec;
-use clapboard_jobs::{Claimed, ErrorClass, HandBack, JobState, Lease, Outcome, ResultObject, RunReport};
+use clapboard_jobs::{Causes, Claimed, ErrorClass, HandBack, JobState, Lease, Outcome, ResultObject, RunReport};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +25,9 @@ use crate::sink::MuxSink;
 use crate::upload::{upload, wedged};
 use crate::watch::{StopCause, Watch};
 use crate::worker::Parts;
+
+/// How long an encoder that is to be killed may take to go.
+const ABORT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Works on a claimed job until it has ended or was given back.
 ///
@@ -82,7 +86,9 @@ struct Made {
 impl Attempt<'_> {
     /// Generates, encodes and stores the video, in a folder that is gone afterwards.
     async fn make(&self, spec: Arc<GenerationSpec>) -> Result<Made, AttemptError> {
-        let folder = AttemptFolder::create(&self.options.scratch, &self.lease).map_err(AttemptError::Folder)?;
+        let (scratch, lease) = (self.options.scratch.clone(), self.lease.clone());
+        let created = tokio::task::spawn_blocking(move || AttemptFolder::create(&scratch, &lease));
+        let folder = created.await.map_err(io::Error::other).flatten().map_err(AttemptError::Folder)?;
         let output = folder.path().join("video.mp4");
         let sink = MuxSink::new(&self.parts.ffmpeg, spec.quality, folder.path().to_owned(), output.clone());
         let made = self.make_in(spec, &sink, &output).await;
@@ -133,35 +139,41 @@ impl Attempt<'_> {
             biased;
             done = done => done.unwrap_or_else(|_| Err(unanswered())).map_err(AttemptError::Generate),
             () = self.watch.wedged.cancelled() => Err(wedged(&self.watch)),
-            () = self.drain_overdue() => Err(AttemptError::Stopped),
+            () = self.watch.overdue.cancelled() => Err(AttemptError::Stopped),
         }
     }
 
-    /// Tells the engine of a drain when one begins.
+    /// Tells the engine of a drain when one begins, and everybody when it has lasted as long as it may.
     async fn pass_on_drain(&self) -> Infallible {
         self.shutdown.cancelled().await;
         self.watch.stop(StopCause::Drain);
-        pending().await
-    }
-
-    /// Returns when a drain has begun and the engine has had its time to stop.
-    async fn drain_overdue(&self) {
-        self.shutdown.cancelled().await;
         tokio::time::sleep(self.options.drain_timeout).await;
-        tracing::warn!("the engine has not stopped in time, handing the job back all the same");
+        self.watch.overdue.cancel();
+        pending().await
     }
 
     /// Finishes the file and returns how long that took; one that nobody wants any more is not waited for.
     async fn encode(&self, sink: &MuxSink) -> Result<Duration, AttemptError> {
         let since = Instant::now();
         self.watch.touch();
-        let (sink, timeout) = (sink.clone(), self.options.encode_timeout);
-        let finished = tokio::task::spawn_blocking(move || sink.finish(timeout));
-        let report = tokio::select! {
+        let (finishing, timeout) = (sink.clone(), self.options.encode_timeout);
+        let mut finished = tokio::task::spawn_blocking(move || finishing.finish(timeout));
+        let stopped = tokio::select! {
             biased;
-            finished = finished => finished.map_err(|_| AttemptError::Encode(clapboard_media::Error::Ended))?,
-            () = self.watch.abandoned.cancelled() => return Err(AttemptError::Stopped),
-            () = self.watch.wedged.cancelled() => return Err(wedged(&self.watch)),
+            finished = &mut finished => Ok(finished.map_err(|_| AttemptError::Encode(clapboard_media::Error::Ended))?),
+            () = self.watch.abandoned.cancelled() => Err(AttemptError::Stopped),
+            () = self.watch.overdue.cancelled() => Err(AttemptError::Stopped),
+            () = self.watch.wedged.cancelled() => Err(wedged(&self.watch)),
+        };
+        let report = match stopped {
+            Ok(report) => report,
+            Err(stopped) => {
+                // The folder must not be removed under an ffmpeg that still writes; but nobody waits for one that cannot
+                // even be killed.
+                sink.abort();
+                let _ = tokio::time::timeout(ABORT_PATIENCE, finished).await;
+                return Err(stopped);
+            }
         };
         let report = report.map_err(AttemptError::Encode)?;
         tracing::info!(
@@ -226,7 +238,7 @@ impl Attempt<'_> {
             None => {}
         }
         let class = error.class();
-        tracing::error!(error = error as &dyn std::error::Error, ?class, "the attempt failed");
+        tracing::error!(error = %Causes(error), ?class, "the attempt failed");
         Some(match class {
             ErrorClass::Retryable { after } => Ending::HandBack(HandBack::Retry { after, error: error.job_error() }),
             ErrorClass::Fatal { .. } => Ending::Finish(Outcome::Failed(error.job_error())),
@@ -238,7 +250,7 @@ impl Attempt<'_> {
     async fn remove_result(&self) {
         let key = self.lease.result_key();
         if let Err(error) = self.parts.blob.delete(&key).await {
-            tracing::warn!(error = &error as &dyn std::error::Error, %key, "could not remove a discarded result");
+            tracing::warn!(error = %Causes(&error), %key, "could not remove a discarded result");
         }
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use clapboard_jobs::{Beat, Lease, LeaseError, Store};
+use clapboard_jobs::{Beat, Causes, Lease, LeaseError, Store};
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -33,8 +33,7 @@ pub(crate) struct Heartbeat {
 impl Heartbeat {
     /// Starts the thread.
     ///
-    /// # Errors
-    /// What the system said.
+    /// Errors: what the system said.
     pub(crate) fn start() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_time().build()?;
         let handle = runtime.handle().clone();
@@ -108,7 +107,7 @@ impl Keeper {
             match self.call(heard && !begun).await {
                 Ok(called) => begun |= called,
                 Err(LeaseError::Store(error)) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "a beat failed");
+                    tracing::warn!(error = %Causes(&error), "a beat failed");
                 }
                 Err(error @ (LeaseError::Lost { .. } | LeaseError::ForeignResult { .. })) => {
                     tracing::warn!(%error, "stopping the engine");

@@ -41,8 +41,7 @@ pub(crate) struct AttemptFolder {
 impl AttemptFolder {
     /// Makes the folder of a claim.
     ///
-    /// # Errors
-    /// What the system said.
+    /// Errors: what the system said.
     pub(crate) fn create(root: &Path, lease: &Lease) -> io::Result<Self> {
         let path = root.join(format!("{PREFIX}{}-{}-{}", lease.job, lease.fence, lease.token.short()));
         fs::create_dir(&path)?;

@@ -1,6 +1,7 @@
 //! From the engine's frames and samples to an MP4.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ struct Shared {
     scratch: PathBuf,
     output: PathBuf,
     stage: Mutex<Stage>,
+    aborted: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -40,21 +42,25 @@ impl MuxSink {
     /// Makes a sink for a video that will be at `output`; unfinished files lie in `scratch` and beside `output`.
     pub fn new(ffmpeg: &Ffmpeg, quality: Quality, scratch: PathBuf, output: PathBuf) -> Self {
         let stage = Mutex::new(Stage::Waiting);
-        Self { shared: Arc::new(Shared { ffmpeg: ffmpeg.clone(), quality, scratch, output, stage }) }
+        let aborted = AtomicBool::new(false);
+        Self { shared: Arc::new(Shared { ffmpeg: ffmpeg.clone(), quality, scratch, output, stage, aborted }) }
     }
 
     /// Waits until ffmpeg has written the last frame, up to `timeout`, and puts the video in its place. Blocks.
     ///
-    /// Errors: what [`Muxer::finish`] says; [`Error::Ended`] when no video was begun or it was closed before.
+    /// Errors: what [`Muxer::finish`] says, with [`Error::Aborted`] soon after a clone was aborted; [`Error::Ended`] when
+    /// no video was begun or it was closed before.
     pub fn finish(&self, timeout: Duration) -> Result<MuxReport, Error> {
         match self.close() {
-            Stage::Open(muxer) => muxer.finish(timeout),
+            Stage::Open(muxer) => muxer.finish(timeout, &self.shared.aborted),
             Stage::Waiting | Stage::Closed => Err(Error::Ended),
         }
     }
 
-    /// Kills ffmpeg and removes its files; the engine's next chunk is refused. Blocks while the engine hands over one.
+    /// Kills ffmpeg and removes its files; the engine's next chunk is refused, and a finish that waits ends. Blocks while
+    /// the engine hands over a chunk.
     pub fn abort(&self) {
+        self.shared.aborted.store(true, Ordering::Relaxed);
         drop(self.close());
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use clapboard_jobs::{Blob, BlobError, Lease, Phase, ResultObject};
+use clapboard_jobs::{Blob, BlobError, Causes, Lease, Phase, ResultObject};
 
 use crate::classify::AttemptError;
 use crate::options::Options;
@@ -43,7 +43,7 @@ pub(crate) async fn upload(
             return Err(AttemptError::Upload(error));
         }
         let wait = waits.next();
-        tracing::warn!(error = &error as &dyn std::error::Error, ?wait, "could not store the video, trying again");
+        tracing::warn!(error = %Causes(&error), ?wait, "could not store the video, trying again");
         tokio::select! {
             biased;
             () = watch.stopping.cancelled() => return Err(AttemptError::Stopped),

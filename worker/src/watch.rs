@@ -43,6 +43,8 @@ pub(crate) struct Watch {
     pub(crate) stopping: CancellationToken,
     /// The attempt is to be given up, and nothing of it is wanted any more: every cause but a drain.
     pub(crate) abandoned: CancellationToken,
+    /// A drain has lasted as long as it may.
+    pub(crate) overdue: CancellationToken,
     /// The engine has stopped moving.
     pub(crate) wedged: CancellationToken,
     /// The attempt is over, however it ended.
@@ -73,6 +75,7 @@ impl Watch {
             begun: CancellationToken::new(),
             stopping: CancellationToken::new(),
             abandoned: CancellationToken::new(),
+            overdue: CancellationToken::new(),
             wedged: CancellationToken::new(),
             over: CancellationToken::new(),
         }

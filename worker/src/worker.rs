@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use clapboard_jobs::{Blob, Claimant, Claimed, Dispatch, Queue, Store, StoreError};
+use clapboard_jobs::{Blob, Causes, Claimant, Claimed, Dispatch, Queue, Store, StoreError};
 use clapboard_media::Ffmpeg;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -71,7 +71,7 @@ impl Worker {
                 Err(error) => error,
             };
             let wait = waits.next();
-            tracing::warn!(error = &error as &dyn std::error::Error, ?wait, "could not claim a job");
+            tracing::warn!(error = %Causes(&error), ?wait, "could not claim a job");
             tokio::select! {
                 () = shutdown.cancelled() => {}
                 () = tokio::time::sleep(wait) => {}
@@ -87,8 +87,8 @@ impl Worker {
 
     /// Claims the job of the next hint, or the first one in the store's order when none comes in time.
     ///
-    /// Only the wait for a hint is interrupted by a shutdown: a claim that was sent is always heard, so that no job is
-    /// held by nobody.
+    /// Only the wait for a hint is interrupted by a shutdown: a claim that was sent is heard, so that no job is held by
+    /// nobody, unless the store is silent for longer than a drain may last.
     async fn next_claim(&self, shutdown: &CancellationToken) -> Result<Option<(Claimed, Instant)>, StoreError> {
         let wait = spread(self.options.poll_interval);
         let popped = tokio::select! {
@@ -99,7 +99,7 @@ impl Worker {
         let hint = match popped {
             Ok(hint) => hint,
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "no hints, asking the store itself");
+                tracing::warn!(error = %Causes(&error), "no hints, asking the store itself");
                 tokio::select! {
                     biased;
                     () = shutdown.cancelled() => return Ok(None),
@@ -108,11 +108,24 @@ impl Worker {
             }
         };
         let claimed_at = Instant::now();
-        let claimed = match hint {
-            Some(hint) => self.parts.store.claim(hint.job, &self.claimant).await?,
-            None => self.parts.store.claim_next(&self.claimant).await?,
+        let claim = async {
+            match hint {
+                Some(hint) => self.parts.store.claim(hint.job, &self.claimant).await,
+                None => self.parts.store.claim_next(&self.claimant).await,
+            }
         };
-        Ok(claimed.map(|claimed| (claimed, claimed_at)))
+        let overdue = async {
+            shutdown.cancelled().await;
+            tokio::time::sleep(self.options.drain_timeout).await;
+        };
+        tokio::select! {
+            biased;
+            claimed = claim => Ok(claimed?.map(|claimed| (claimed, claimed_at))),
+            () = overdue => {
+                tracing::error!("the store has not answered a claim: what it may have claimed will be reclaimed");
+                Ok(None)
+            }
+        }
     }
 
     async fn attempt(

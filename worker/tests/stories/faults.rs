@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clapboard_engine::{GenerateError, MediaChunk, Phase as EnginePhase};
+use clapboard_jobs::fixtures::FaultyBlob;
 use clapboard_jobs::{AttemptEnd, FailureCode, JobState, Phase};
 use clapboard_media::Ffmpeg;
 use clapboard_worker::{Error, Options, StallLimits};
 
-use crate::faulty::FaultyBlob;
 use crate::house::House;
 use crate::scripted::{Gate, Opener, Scripted};
 

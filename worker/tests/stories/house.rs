@@ -3,15 +3,15 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use clapboard_blob::DiskBlob;
 use clapboard_dispatch::MemoryDispatch;
-use clapboard_h3::{Canvas, FrameCount, GenerationSpec, GeometryProfile, Partition, Quality, Recipe, Sigmas, Task};
+use clapboard_h3::{GenerationSpec, Partition};
+use clapboard_jobs::fixtures::{MovedClock, small_spec};
 use clapboard_jobs::{
-    Attempt, AttemptEnd, Blob, Claimant, Claimed, Clock, Dispatch, Hint, Job, JobId, JobState, Micros, NewJob, Policy,
-    Store, SystemClock, Tenant, WorkerId,
+    Attempt, AttemptEnd, Blob, Claimant, Claimed, Dispatch, Hint, Job, JobId, JobState, NewJob, Policy, Queue, Store,
+    Tenant, WorkerId,
 };
 use clapboard_media::Ffmpeg;
 use clapboard_store_sqlite::SqliteStore;
@@ -22,22 +22,6 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a story waits for what must come.
 const GENEROUS: Duration = Duration::from_secs(120);
-
-/// The machine's clock, moved forward by hand.
-#[derive(Default)]
-pub(crate) struct MovedClock(AtomicI64);
-
-impl MovedClock {
-    pub(crate) fn advance(&self, by: Duration) {
-        self.0.fetch_add(i64::try_from(by.as_micros()).unwrap(), Ordering::Relaxed);
-    }
-}
-
-impl Clock for MovedClock {
-    fn now(&self) -> Micros {
-        Micros(SystemClock.now().0 + self.0.load(Ordering::Relaxed))
-    }
-}
 
 pub(crate) struct House {
     folder: TempDir,
@@ -115,21 +99,7 @@ impl House {
     }
 
     pub(crate) async fn submit_quietly(&self) -> Job {
-        let spec = GenerationSpec {
-            version: GenerationSpec::VERSION,
-            task: Task::T2va,
-            partition: Partition::Fl2va,
-            recipe: Recipe::Release,
-            prompt: "a lighthouse in the rain".to_owned(),
-            canvas: Canvas::new(64, 64).unwrap(),
-            num_frames: FrameCount::MIN,
-            video_sigmas: Sigmas::shifted(3, 12.0).unwrap(),
-            audio_sigmas: Sigmas::shifted(3, 3.0).unwrap(),
-            seed: 7,
-            quality: Quality::Default,
-            geometry: GeometryProfile::released(),
-        };
-        self.create(&spec).await
+        self.create(&small_spec()).await
     }
 
     pub(crate) async fn create(&self, spec: &GenerationSpec) -> Job {
@@ -161,6 +131,13 @@ impl House {
 
     pub(crate) async fn until_state(&self, id: JobId, state: JobState) -> Job {
         self.until(id, |job| job.state == state).await
+    }
+
+    /// Waits until the worker has taken every hint.
+    pub(crate) async fn until_hints_are_taken(&self) {
+        while self.dispatch.len(Queue::of(Partition::Fl2va)).await.unwrap() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     pub(crate) async fn attempts(&self, id: JobId) -> Vec<Attempt> {

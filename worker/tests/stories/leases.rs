@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clapboard_jobs::fixtures::FaultyStore;
 use clapboard_jobs::{AttemptEnd, JobState, Policy, Status};
 use clapboard_worker::Options;
 
-use crate::faulty::FaultyStore;
 use crate::house::House;
 use crate::scripted::{Gate, Opener, Scripted};
 
@@ -96,6 +96,36 @@ async fn a_worker_that_cannot_beat_stops_its_engine_before_the_lease_ends() {
     assert_eq!(job.state, JobState::Running);
     assert_eq!(house.ends(id).await, [None]);
     assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_never_answers_a_finish_holds_the_worker_no_longer_than_its_lease() {
+    let mut house = House::with(Policy { lease: Duration::from_secs(3), ..Policy::default() }).await;
+    let faulty = Arc::new(FaultyStore::over(Arc::clone(&house.store)));
+    house.store = Arc::clone(&faulty) as _;
+    faulty.hang_finishes();
+    faulty.refuse_beats();
+    let options = Options { fence_margin: Duration::from_secs(1), ..house.options() };
+    let worker = house.start_with(Scripted::new(|play| Err(play.refuse())), options);
+    let first = house.submit().await;
+    house.until(first, |_| faulty.finishes() == 1).await;
+    worker.stop().await.unwrap();
+    // Nobody knows whether it was written: the job is the reaper's.
+    assert_eq!((house.find(first).await.unwrap().state, faulty.finishes()), (JobState::Running, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_never_answers_a_claim_does_not_hold_up_a_drain() {
+    let mut house = House::new().await;
+    let faulty = Arc::new(FaultyStore::over(Arc::clone(&house.store)));
+    house.store = Arc::clone(&faulty) as _;
+    faulty.hang_claims();
+    let options = Options { drain_timeout: Duration::from_millis(20), ..house.options() };
+    let worker = house.start_with(Scripted::honest(), options);
+    let id = house.submit().await;
+    house.until_hints_are_taken().await;
+    worker.stop().await.unwrap();
+    assert_eq!(house.find(id).await.unwrap().state, JobState::Queued);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,6 @@
 
 mod completes;
 mod faults;
-mod faulty;
 mod house;
 mod leases;
 mod real;

@@ -95,6 +95,11 @@ impl Play {
         }
     }
 
+    /// Fails as an engine does that cannot run the job at all.
+    pub(crate) fn refuse(&self) -> GenerateError {
+        GenerateError::Network(Box::new(std::io::Error::other("as the script says")))
+    }
+
     /// Opens the sink and hands over a tone that lasts as long as the video.
     pub(crate) fn sound(&mut self) -> Result<(), GenerateError> {
         self.phase(Phase::DecodeAudio);

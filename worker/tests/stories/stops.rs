@@ -1,9 +1,12 @@
 //! Jobs that somebody stops: cancelled, deleted, drained.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clapboard_jobs::{AttemptEnd, FailureCode, JobState, Status};
+use clapboard_media::Ffmpeg;
 use clapboard_worker::Options;
 
 use crate::house::House;
@@ -89,6 +92,61 @@ async fn a_drain_does_not_wait_for_an_engine_that_does_not_stop() {
     worker.stop().await.unwrap();
     assert_eq!(house.find(id).await.unwrap().state, JobState::Queued);
     assert_eq!(house.ends(id).await, [Some(AttemptEnd::Drained)]);
+}
+
+/// An ffmpeg that takes every frame and never ends the file; it writes its process id to `pid`.
+fn endless_ffmpeg(house: &House) -> Ffmpeg {
+    let wrapper = house.path("ffmpeg");
+    let (pid, fresh) = (house.path("pid"), house.path("pid.new"));
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *pipe:0*) cat > /dev/null; echo $$ > {}; mv {} {}; exec sleep 1000;; esac\n\
+         exec ffmpeg \"$@\"\n",
+        fresh.display(),
+        fresh.display(),
+        pid.display()
+    );
+    fs::write(&wrapper, script).unwrap();
+    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+    Ffmpeg::at(&wrapper, "ffprobe").unwrap()
+}
+
+/// Waits until the endless ffmpeg has all frames, and returns its place in the system's list of processes.
+async fn encoding(house: &House) -> PathBuf {
+    loop {
+        if let Ok(pid) = fs::read_to_string(house.path("pid")) {
+            return PathBuf::from(format!("/proc/{}", pid.trim()));
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_does_not_wait_for_an_encoder_that_does_not_end() {
+    let mut house = House::new().await;
+    house.ffmpeg = endless_ffmpeg(&house);
+    let options = Options { drain_timeout: Duration::from_millis(50), ..house.options() };
+    let worker = house.start_with(Scripted::honest(), options);
+    let id = house.submit().await;
+    let process = encoding(&house).await;
+    worker.stop().await.unwrap();
+    assert_eq!(house.find(id).await.unwrap().state, JobState::Queued);
+    assert_eq!(house.ends(id).await, [Some(AttemptEnd::Drained)]);
+    assert!(!process.exists());
+    assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_is_cancelled_while_it_is_encoded_leaves_no_encoder() {
+    let mut house = House::new().await;
+    house.ffmpeg = endless_ffmpeg(&house);
+    let worker = house.start(Scripted::honest());
+    let id = house.submit().await;
+    let process = encoding(&house).await;
+    house.store.cancel(&house.tenant, id).await.unwrap().unwrap();
+    house.until_state(id, JobState::Cancelled).await;
+    assert!(!process.exists());
+    worker.stop().await.unwrap();
+    assert_eq!(house.scratch(), Vec::<PathBuf>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
