@@ -2,11 +2,11 @@
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use clapboard_jobs::{Hint, Job, NewJob, Tenant};
+use clapboard_jobs::{Causes, Hint, Job, JobId, NewJob, StoreError, Tenant};
 use uuid::Uuid;
 
 use crate::app::AppState;
-use crate::error::{ApiError, chain};
+use crate::error::ApiError;
 use crate::error_code::ErrorCode;
 use crate::{body, fields, health};
 
@@ -28,10 +28,10 @@ pub(crate) struct Admitted {
 ///
 /// Errors: an [`ApiError`] that names the parameter and the rule.
 pub(crate) async fn admit(state: &AppState, request: Request) -> Result<Admitted, ApiError> {
-    let service = state.readiness.get();
     let headers = request.headers().clone();
     // The body is read first: a client that is answered in the middle of sending may miss the answer.
     let decoded = body::decode(request, &state.options).await?;
+    let service = state.readiness.get();
     if !service.accepts_jobs() {
         return Err(health::not_ready(service));
     }
@@ -50,15 +50,32 @@ pub(crate) async fn admit(state: &AppState, request: Request) -> Result<Admitted
 }
 
 /// Stores the job and hints at it. Once this has returned, the job exists whatever happens.
-pub(crate) async fn commit(state: &AppState, job: NewJob) -> Result<Job, ApiError> {
-    let job = state.store.create(job).await?;
+pub(crate) async fn commit(state: &AppState, new: NewJob) -> Result<Job, ApiError> {
+    let (tenant, id) = (new.tenant.clone(), new.id);
+    let job = match state.store.create(new).await {
+        Err(unheard @ StoreError::Unavailable { .. }) => read_back(state, &tenant, id, unheard).await?,
+        created => created?,
+    };
     let hint = Hint { queue: job.queue(), rank: job.rank, job: job.id };
     // Hints may be lost: the sweep finds the job in the store.
     if let Err(error) = state.dispatch.push(&[hint]).await {
-        tracing::warn!(job.id = %job.id, error = chain(&error), "could not hint at a new job");
+        tracing::warn!(job.id = %job.id, error = %Causes(&error), "could not hint at a new job");
     }
     tracing::info!(job.id = %job.id, cost_tflop = job.cost_tflop, "accepted a job");
     Ok(job)
+}
+
+/// Looks for a job of which it was not heard whether it was made: a client that is told of a failure would make another.
+async fn read_back(state: &AppState, tenant: &Tenant, id: JobId, unheard: StoreError) -> Result<Job, ApiError> {
+    match state.store.get(tenant, id).await {
+        Ok(Some(job)) => {
+            tracing::warn!(job.id = %id, error = %Causes(&unheard), "a job was made and its answer lost");
+            Ok(job)
+        }
+        Ok(None) => Err(unheard.into()),
+        // It may be there: the client has to ask for it, and not for another one.
+        Err(_) => Err(ApiError { should_retry: Some(false), ..ApiError::from(unheard) }.with_video(id)),
+    }
 }
 
 /// Tells whether a header that switches something on is set.

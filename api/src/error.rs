@@ -4,11 +4,16 @@ use axum::Json;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use clapboard_h3::Invalid;
-use clapboard_jobs::{BlobError, JobId, StoreError};
+use clapboard_jobs::{BlobError, Causes, JobId, StoreError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::error_code::ErrorCode;
+
+/// The longest text of an error body, in characters: a request of a megabyte is not quoted back.
+const MAX_SHOWN_CHARS: usize = 1000;
+/// After how many seconds a store that could not be reached may be tried again.
+const STORE_RETRY_AFTER_S: u32 = 5;
 
 /// A refusal on its way to the client.
 #[derive(Debug, thiserror::Error)]
@@ -90,8 +95,13 @@ impl From<StoreError> for ApiError {
                 Self::new(ErrorCode::InvalidCursor, format!("there is no video {after} to list after"))
                     .with_param("after")
             }
+            StoreError::Unavailable { .. } => {
+                tracing::error!(error = %Causes(&error), "the job store could not be reached");
+                let refusal = Self::new(ErrorCode::NoCapacity, "the job store could not be reached");
+                Self { retry_after_s: Some(STORE_RETRY_AFTER_S), ..refusal }
+            }
             error => {
-                tracing::error!(error = chain(&error), "the job store failed");
+                tracing::error!(error = %Causes(&error), "the job store failed");
                 Self::internal()
             }
         }
@@ -100,19 +110,16 @@ impl From<StoreError> for ApiError {
 
 impl From<BlobError> for ApiError {
     fn from(error: BlobError) -> Self {
-        tracing::error!(error = chain(&error), "the media store failed");
+        tracing::error!(error = %Causes(&error), "the media store failed");
         Self::internal()
     }
 }
 
-/// Writes an error with all its causes, for the log.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
+/// Cuts a text that may quote what a client sent.
+fn cut(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(MAX_SHOWN_CHARS) {
+        text.truncate(end);
+        text.push('\u{2026}');
     }
     text
 }
@@ -144,9 +151,9 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let body = ErrorBody {
             error: ErrorObject {
-                message: self.message,
+                message: cut(self.message),
                 kind: self.code.error_type(),
-                param: self.param,
+                param: self.param.map(cut),
                 code: self.code,
             },
         };

@@ -9,7 +9,7 @@ use crate::error::ApiError;
 use crate::error_code::ErrorCode;
 
 /// The routes. Those without `{id}` win over `/v1/videos/{id}`, so that no client takes them for a missing video.
-const PATHS: [&str; 15] = [
+const PATHS: [&str; 16] = [
     "/v1/models",
     "/v1/models/{model}",
     "/v1/videos/edits",
@@ -25,6 +25,7 @@ const PATHS: [&str; 15] = [
     "/v1/webhook_endpoints/{id}/test",
     "/v1/webhook_event_types",
     "/metrics",
+    "/docs",
 ];
 
 /// Returns the routes.

@@ -3,13 +3,14 @@
 use std::time::SystemTime;
 
 use axum::body::Body;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use clapboard_jobs::{Job, JobError, JobState, ResultObject, Tenant};
 
 use super::VideoFile;
 use super::id::VideoId;
+use super::query::pairs;
 use super::range::{Validators, Wanted};
 use crate::app::AppState;
 use crate::error::{ApiError, ErrorBody};
@@ -121,7 +122,7 @@ pub(super) fn failed(job: &Job) -> ApiError {
 }
 
 async fn finished(state: &AppState, VideoId(id): VideoId, uri: &Uri) -> Result<(Job, ResultObject), ApiError> {
-    check_variant(uri)?;
+    check_query(uri)?;
     let job = state.store.get(&Tenant::default(), id).await?.ok_or_else(ApiError::video_not_found)?;
     match (job.state, job.result.clone()) {
         (JobState::Completed, Some(object)) => Ok((job, object)),
@@ -133,17 +134,20 @@ async fn finished(state: &AppState, VideoId(id): VideoId, uri: &Uri) -> Result<(
     }
 }
 
-fn check_variant(uri: &Uri) -> Result<(), ApiError> {
-    const FIELD: &str = "variant";
-    let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri).map(|Query(pairs)| pairs).unwrap_or_default();
-    let variant = pairs.iter().rev().find(|(name, _)| name == FIELD).map_or("video", |(_, value)| value.as_str());
-    match variant {
-        "" | "video" => Ok(()),
-        "thumbnail" | "spritesheet" => {
-            Err(ApiError::unsupported_parameter(FIELD, format!("the variant {variant} is not supported yet")))
+fn check_query(uri: &Uri) -> Result<(), ApiError> {
+    for (name, value) in pairs(uri)? {
+        let unsupported = |what| Err(ApiError::unsupported_parameter(&name, format!("{what} is not supported yet")));
+        match (name.as_str(), value.as_str()) {
+            ("variant", "video") | ("redirect", "false" | "0") => {}
+            ("variant", "thumbnail" | "spritesheet") => return unsupported(format!("the variant {value}")),
+            ("variant", _) => {
+                return Err(ApiError::invalid_value(&name, "variant must be video, thumbnail or spritesheet"));
+            }
+            ("redirect", _) => return unsupported("a redirect to the media store".to_owned()),
+            _ => {}
         }
-        _ => Err(ApiError::invalid_value(FIELD, "variant must be video, thumbnail or spritesheet")),
     }
+    Ok(())
 }
 
 fn validators(job: &Job, object: &ResultObject) -> Validators {

@@ -40,5 +40,7 @@ pub(crate) async fn create(
     if let Some(ignored) = admitted.ignored {
         headers.insert("x-ignored-fields", ignored);
     }
-    Ok((headers, Json(described(&state, &job).await?)))
+    // The job is there: that its place could not be told is no reason to make the client send it again.
+    let video = described(&state, &job).await.unwrap_or_else(|_| Video::of(&job));
+    Ok((headers, Json(video)))
 }

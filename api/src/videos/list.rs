@@ -1,13 +1,14 @@
 //! `GET /v1/videos`: lists, page by page.
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::Uri;
 use clapboard_jobs::{ListQuery, Order, Tenant};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Video;
+use super::query::pairs;
 use crate::app::AppState;
 use crate::error::{ApiError, ErrorBody};
 use crate::error_code::ErrorCode;
@@ -60,10 +61,8 @@ pub(crate) async fn list(State(state): State<AppState>, uri: Uri) -> Result<Json
 }
 
 fn query(uri: &Uri) -> Result<ListQuery, ApiError> {
-    let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
-        .map_err(|_| ApiError::new(ErrorCode::InvalidValue, "the query is not made of name=value pairs"))?;
     let mut query = ListQuery::default();
-    for (name, value) in pairs.into_iter().filter(|(_, value)| !value.is_empty()) {
+    for (name, value) in pairs(uri)? {
         match name.as_str() {
             "after" => {
                 let unknown = |_| {

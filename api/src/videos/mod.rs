@@ -7,6 +7,7 @@ mod form;
 mod id;
 pub(crate) mod list;
 mod object;
+mod query;
 mod range;
 pub(crate) mod retrieve;
 pub(crate) mod sync;

@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 
 use clapboard_h3::{FPS, GenerationSpec};
-use clapboard_jobs::{Job, JobState, Progress, Status};
+use clapboard_jobs::{Causes, Job, JobState, Progress, Status};
 use serde::Serialize;
 use utoipa::ToSchema;
-
-use crate::error::chain;
 
 /// Where a video stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
@@ -184,7 +182,9 @@ impl Video {
 fn spec(job: &Job) -> Option<GenerationSpec> {
     job.spec
         .decode()
-        .inspect_err(|error| tracing::warn!(job.id = %job.id, error = chain(error), "could not read the spec of a job"))
+        .inspect_err(
+            |error| tracing::warn!(job.id = %job.id, error = %Causes(error), "could not read the spec of a job"),
+        )
         .ok()
 }
 

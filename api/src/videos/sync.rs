@@ -6,14 +6,14 @@
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
-use clapboard_jobs::{Job, JobId, JobState, RunReport, Tenant};
+use clapboard_jobs::{Causes, Job, JobId, JobState, RunReport, Tenant};
 
 use super::content::{failed, respond};
 use super::object::mebibytes;
 use super::{CreateVideo, VideoFile};
 use crate::admission::{admit, asks, commit};
 use crate::app::AppState;
-use crate::error::{ApiError, ErrorBody, chain};
+use crate::error::{ApiError, ErrorBody};
 use crate::error_code::ErrorCode;
 use crate::health;
 
@@ -60,17 +60,33 @@ pub(crate) async fn create_sync(State(state): State<AppState>, request: Request)
     };
     // From here on there is an answer, and whatever it is, the job is not to be cancelled for it.
     guard.armed = false;
-    let job = waited?;
-    let mut response = match (job.state, &job.result) {
-        (JobState::Completed, Some(object)) => respond(&state, &job, object, &HeaderMap::new()).await?,
-        _ => return Err(failed(&job)),
+    let answered = match waited {
+        Ok(job) => answer(&state, &job).await,
+        Err(error) => Err(error),
     };
-    let headers = response.headers_mut();
-    headers.extend(run_headers(&job));
+    let mut response = answered.map_err(|error| after_commit(error, job.id))?;
     if let Some(ignored) = admitted.ignored {
-        headers.insert("x-ignored-fields", ignored);
+        response.headers_mut().insert("x-ignored-fields", ignored);
     }
     Ok(response)
+}
+
+/// Answers with the video of a job that has ended.
+async fn answer(state: &AppState, job: &Job) -> Result<Response, ApiError> {
+    let (JobState::Completed, Some(object)) = (job.state, &job.result) else {
+        return Err(failed(job));
+    };
+    let mut response = respond(state, job, object, &HeaderMap::new()).await?;
+    response.headers_mut().extend(run_headers(job));
+    Ok(response)
+}
+
+/// Says in an error which job was made, and that asking again would make another one.
+fn after_commit(mut error: ApiError, id: JobId) -> ApiError {
+    if error.code.status().is_server_error() {
+        error.should_retry = Some(false);
+    }
+    error.with_video(id)
 }
 
 /// Waits for the job's end.
@@ -79,9 +95,9 @@ async fn ended(state: &AppState, id: JobId) -> Result<Job, ApiError> {
         match state.store.get(&Tenant::default(), id).await {
             Ok(Some(job)) if job.state.is_final() => return Ok(job),
             Ok(Some(_)) => {}
-            Ok(None) => return Err(ApiError::video_not_found().with_video(id)),
+            Ok(None) => return Err(ApiError::video_not_found()),
             // The job is safe and the store may come back before the time is up.
-            Err(error) => tracing::warn!(job.id = %id, error = chain(&error), "could not look at a job"),
+            Err(error) => tracing::warn!(job.id = %id, error = %Causes(&error), "could not look at a job"),
         }
         tokio::time::sleep(state.options.sync_poll).await;
     }
@@ -90,15 +106,14 @@ async fn ended(state: &AppState, id: JobId) -> Result<Job, ApiError> {
 fn out_of_time(state: &AppState, id: JobId) -> ApiError {
     let seconds = state.options.sync_timeout.as_secs();
     let message = format!("the video is not finished after {seconds} s; it goes on as {id}");
-    ApiError::new(ErrorCode::SyncTimeout, message).with_video(id)
+    ApiError::new(ErrorCode::SyncTimeout, message)
 }
 
 /// Makes the answer of a service that stops while a client waits. The job stays in the queue, so the client must ask
 /// for it and not for another one.
 fn interrupted(state: &AppState, id: JobId) -> ApiError {
-    let mut error = health::not_ready(state.readiness.get()).with_video(id);
+    let mut error = health::not_ready(state.readiness.get());
     error.message = format!("{}; the video stays in the queue as {id}", error.message);
-    error.should_retry = Some(false);
     error
 }
 
@@ -139,7 +154,7 @@ impl Drop for CancelOnDrop {
             match store.cancel(&Tenant::default(), id).await {
                 Ok(_) => tracing::info!(job.id = %id, "cancelled a job whose client has gone"),
                 Err(error) => {
-                    tracing::warn!(job.id = %id, error = chain(&error), "could not cancel a job whose client has gone");
+                    tracing::warn!(job.id = %id, error = %Causes(&error), "could not cancel a job whose client has gone");
                 }
             }
         });

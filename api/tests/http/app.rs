@@ -11,6 +11,7 @@ use clapboard_api::{AppState, Options, Readiness, ServiceState, router, serve};
 use clapboard_blob::DiskBlob;
 use clapboard_dispatch::MemoryDispatch;
 use clapboard_h3::{ModelProfile, Partition};
+use clapboard_jobs::fixtures::FaultyStore;
 use clapboard_jobs::{Clock, Job, JobId, ListQuery, Micros, Policy, Queue, Tenant};
 use clapboard_store_sqlite::SqliteStore;
 use serde_json::Value;
@@ -116,6 +117,15 @@ impl TestApp {
             tasks: TaskTracker::new(),
         };
         Self { router: router(state.clone()), state, folder }
+    }
+
+    /// Starts a ready service over a store that fails when it is told to.
+    pub(crate) async fn start_faulty() -> (Self, Arc<FaultyStore>) {
+        let mut app = Self::start().await;
+        let store = Arc::new(FaultyStore::over(Arc::clone(&app.state.store)));
+        app.state.store = Arc::clone(&store) as _;
+        app.router = router(app.state.clone());
+        (app, store)
     }
 
     /// Returns a worker of this service.

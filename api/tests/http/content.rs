@@ -96,6 +96,8 @@ async fn only_the_video_itself_is_built() {
         let reply = app.get(&format!("{path}?variant={variant}")).await;
         reply.refused(400, "unsupported_parameter", Some("variant"));
     }
+    assert_eq!(app.get(&format!("{path}?redirect=false&variant=")).await.status, StatusCode::OK);
+    app.get(&format!("{path}?redirect=true")).await.refused(400, "unsupported_parameter", Some("redirect"));
     let message = app.get(&format!("{path}?variant=poster")).await.refused(400, "invalid_value", Some("variant"));
     assert_eq!(message, "variant must be video, thumbnail or spritesheet");
 }

@@ -10,7 +10,7 @@ use crate::app::TestApp;
 #[tokio::test]
 async fn a_route_that_is_not_there_is_answered_in_the_one_shape() {
     let app = TestApp::start().await;
-    for path in ["/", "/v1", "/v2/videos", "/v1/videos/", "/v1/videos/x/y", "/docs"] {
+    for path in ["/", "/v1", "/v2/videos", "/v1/videos/", "/v1/videos/x/y"] {
         app.get(path).await.refused(404, "not_found", None);
     }
     assert_eq!(app.get("/nowhere?prompt=secret").await.error().3, "there is no route for GET /nowhere");
@@ -49,6 +49,7 @@ async fn routes_that_are_not_built_say_so_and_are_not_taken_for_ids() {
         (Method::GET, "/v1/models"),
         (Method::POST, "/v1/webhook_endpoints/we_1/rotate_secret"),
         (Method::GET, "/metrics"),
+        (Method::GET, "/docs"),
     ] {
         let reply = app.call(method, path).await;
         reply.refused(501, "unsupported", None);
@@ -93,6 +94,42 @@ async fn a_service_that_starts_takes_jobs_and_one_that_stops_does_not() {
         reply.refused(status, "no_capacity", None);
         assert_eq!(app.jobs().await.len(), 1);
     }
+}
+
+#[tokio::test]
+async fn a_service_that_begins_to_stop_while_a_body_comes_does_not_take_the_job() {
+    let app = TestApp::start().await;
+    let readiness = app.state.readiness.clone();
+    let body = futures_util::stream::once(async move {
+        readiness.set(ServiceState::Draining);
+        Ok::<_, std::io::Error>(r#"{"prompt": "a cat", "size": "512x288"}"#)
+    });
+    let reply = app.post("/v1/videos", "application/json", Body::from_stream(body)).await;
+    reply.refused(503, "no_capacity", None);
+    assert!(app.jobs().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_job_store_that_cannot_be_reached_is_to_be_tried_again() {
+    let (app, store) = TestApp::start_faulty().await;
+    store.refuse_next_create();
+    let reply = app.create(json!({"prompt": "a cat", "size": "512x288"})).await;
+    assert_eq!(reply.refused(503, "no_capacity", None), "the job store could not be reached");
+    assert_eq!(reply.header("retry-after"), "5");
+    assert!(app.jobs().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_job_that_was_made_is_answered_with_whatever_else_fails() {
+    let (app, store) = TestApp::start_faulty().await;
+    store.lose_next_create();
+    let id = app.create_any().await;
+    assert_eq!(app.only_job().await.id.to_string(), id);
+    assert_eq!(app.hints().await, 1);
+    store.refuse_positions();
+    let made = app.create(json!({"prompt": "a cat", "size": "512x288"})).await.good();
+    assert_eq!((&made["status"], &made["queue_position"]), (&json!("queued"), &json!(null)));
+    assert_eq!(app.jobs().await.len(), 2);
 }
 
 #[tokio::test]

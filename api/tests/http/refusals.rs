@@ -91,6 +91,17 @@ async fn texts_that_people_read_are_kept() {
 }
 
 #[tokio::test]
+async fn a_long_text_is_not_quoted_back_whole() {
+    let app = TestApp::start().await;
+    for field in ["size", "aspect_ratio", "quality"] {
+        let reply = app.create(with(json!({field: "\u{732b}".repeat(100_000)}))).await;
+        let (status, _, param, message) = reply.error();
+        assert_eq!((status, param.as_deref()), (400, Some(field)));
+        assert_eq!(message.chars().count(), 1001, "{field}");
+    }
+}
+
+#[tokio::test]
 async fn every_name_of_the_model_is_known_and_echoed() {
     let app = TestApp::start().await;
     for model in ["MiniMax-H3", "sora-2", "sora-2-pro", "minimax-h3", "MiniMaxAI/MiniMax-H3"] {

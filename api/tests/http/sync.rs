@@ -57,6 +57,20 @@ async fn a_failure_is_told_and_not_to_be_tried_again_by_the_client() {
 }
 
 #[tokio::test]
+async fn a_video_whose_file_is_missing_is_not_made_again_by_the_client() {
+    let app = TestApp::start().await;
+    let worker = app.worker();
+    let work = async {
+        app.until(async || app.jobs().await.pop()).await;
+        worker.lose_one().await;
+    };
+    let (reply, ()) = tokio::join!(app.post("/v1/videos/sync", "application/json", BODY), work);
+    reply.refused(500, "internal_error", None);
+    assert_eq!(reply.header("x-should-retry"), "false");
+    assert_eq!(reply.header("x-video-id"), app.only_job().await.id.to_string());
+}
+
+#[tokio::test]
 async fn out_of_time_the_client_gets_the_id_and_the_job_goes_on() {
     let options = Options { sync_timeout: Duration::from_millis(10), ..Options::default() };
     let app = TestApp::start_with(options).await;
