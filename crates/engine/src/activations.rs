@@ -19,9 +19,9 @@ impl Planned {
         Self { name, dtype, shape: shape.into() }
     }
 
-    /// Its size.
+    /// Its size; more than memory could hold saturates.
     pub fn bytes(&self) -> usize {
-        self.dtype.size() * self.shape.elements()
+        self.dtype.size().saturating_mul(self.shape.elements())
     }
 }
 
@@ -40,9 +40,9 @@ impl ActivationPlan {
         &self.0
     }
 
-    /// Their size in all.
+    /// Their size in all; more than memory could hold saturates.
     pub fn bytes(&self) -> usize {
-        self.0.iter().map(Planned::bytes).sum()
+        self.0.iter().map(Planned::bytes).fold(0, usize::saturating_add)
     }
 
     /// Makes buffer `name`.

@@ -12,7 +12,7 @@ use crate::denoise::{denoise, target_grid};
 use crate::dit::Dit;
 use crate::engine::EngineConfig;
 use crate::load::LoadError;
-use crate::ops::Ops;
+use crate::ops::{OpError, Ops};
 use crate::parallel::Alone;
 use crate::progress::{Phase, ProgressEvent};
 use crate::run::{Run, RunError, Stop, obey};
@@ -155,11 +155,12 @@ where
 
         clock.enter(Phase::TextEncode, run);
         let presentation = Presentation::t2va(&self.tokenizer, &spec.prompt).map_err(GenerateError::Prompt)?;
+        // Laid out before anything is computed: it bounds every buffer that follows.
+        let layout =
+            PackedLayout::new(presentation.tags(), Conditions::None, spec.target()).map_err(GenerateError::Layout)?;
         let prompt_embeds = self.text_encoder.encode(ops, &presentation, run)?;
 
         clock.enter(Phase::Denoise, run);
-        let layout =
-            PackedLayout::new(presentation.tags(), Conditions::None, spec.target()).map_err(GenerateError::Layout)?;
         let (video, audio) = (spec.video_sigmas.timesteps(), spec.audio_sigmas.timesteps());
         let request = self.dit.begin(ops, &layout, prompt_embeds.view(), &video, &audio, run)?;
         drop(prompt_embeds);
@@ -198,6 +199,9 @@ where
         let control = run.control;
         let emit = &mut |frames| hand_over(sink, MediaChunk::Frames(frames), control);
         self.video_decoder.decode(ops, latents, run, emit).map_err(|error| match error {
+            video_vae::DecodeError::Run(RunError::Op(OpError::NotFinite { .. })) => {
+                GenerateError::NotFinite { what: "frames" }
+            }
             video_vae::DecodeError::Run(error) => error.into(),
             video_vae::DecodeError::Emit(error) => error,
             other => network(other),

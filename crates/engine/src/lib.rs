@@ -21,6 +21,7 @@ pub mod weights;
 mod control;
 mod denoise;
 mod engine;
+mod files;
 mod generate;
 mod handle;
 mod load;

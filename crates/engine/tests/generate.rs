@@ -14,7 +14,8 @@ use clapboard_engine::{
     Command, Control, EngineConfig, EngineHandle, FrameSink, GenerateError, Generation, GenerationReport, MediaChunk,
     MediaFormat, Phase, Progress, ProgressEvent, SinkError, Stop, Uninterrupted,
 };
-use clapboard_h3::{GenerationSpec, Partition, Sigmas, Task, VideoRequest};
+use clapboard_h3::packing::LayoutError;
+use clapboard_h3::{Canvas, GenerationSpec, Partition, Sigmas, Task, VideoRequest};
 
 fn tiny(layout: Layout) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
@@ -249,6 +250,7 @@ fn values_that_are_no_numbers_fail_the_generation_and_reach_no_sink() {
         ("FL2VA/transformer", "final_layer.video_out.bias", "video latents"),
         ("FL2VA/transformer", "final_layer.audio_out.bias", "audio latents"),
         ("FL2VA/audio_vae", "decoder.conv_pre.bias", "audio samples"),
+        ("FL2VA/video_vae/source", "decoder.proj_out.bias", "frames"),
     ] {
         let (_folder, checkpoint) = tiny(Layout::Original);
         poison(&checkpoint.join(folder), tensor);
@@ -260,7 +262,9 @@ fn values_that_are_no_numbers_fail_the_generation_and_reach_no_sink() {
         let result = run(&engine, &spec, Arc::new(Uninterrupted), &log, Box::new(Keeper(log.clone())));
         let error = result.unwrap_err();
         assert!(matches!(error, GenerateError::NotFinite { what } if what == expected), "{error}");
-        assert!(log.samples.lock().unwrap().is_empty() && log.frames.lock().unwrap().is_empty());
+        // The sound is whole before the first frame is decoded.
+        assert_eq!(log.samples.lock().unwrap().is_empty(), expected != "frames");
+        assert!(log.frames.lock().unwrap().is_empty());
     }
 }
 
@@ -277,6 +281,9 @@ fn prompts_and_tasks_that_the_engine_cannot_run_are_refused() {
     let foreign = GenerationSpec { task: Task::Ref2va, partition: Partition::Ref2va, ..spec(&engine) };
     assert!(matches!(refuse(foreign), GenerateError::Task { .. }));
     let audio_sigmas = Sigmas::shifted(2, 3.0).unwrap();
+    let vast = GenerationSpec { canvas: Canvas::new(32768, 32768).unwrap(), ..spec(&engine) };
+    let refused = refuse(vast);
+    assert!(matches!(refused, GenerateError::Layout(LayoutError::TooManyRows { .. })), "{refused}");
     let uneven = GenerationSpec { audio_sigmas, ..spec(&engine) };
     assert!(matches!(refuse(uneven), GenerateError::Spec(_)));
 }

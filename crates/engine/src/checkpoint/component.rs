@@ -11,9 +11,10 @@ use serde_json::Value;
 
 use super::dtype::StoredDtype;
 use super::error::Error;
-use super::layout::Layout;
+use super::layout::{Layout, is_dir};
 use super::names::stored_names;
 use super::tensors::{RawTensor, map_folder};
+use crate::files::{self, TABLE_LIMIT};
 
 /// Names one component of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,9 +100,9 @@ pub struct Component {
 impl Component {
     /// Maps every safetensors file of `folder`; reads headers only.
     ///
-    /// Errors: [`Error::NoShards`], [`Error::Shard`], [`Error::TwiceStored`].
+    /// Errors: [`Error::Missing`], [`Error::NoShards`], [`Error::File`], [`Error::Shard`], [`Error::TwiceStored`].
     pub fn open(id: ComponentId, layout: Layout, folder: &Path) -> Result<Self, Error> {
-        if !folder.is_dir() {
+        if !is_dir(folder)? {
             return Err(Error::Missing { what: id.to_string(), path: folder.to_owned() });
         }
         let tensors = map_folder(id, folder)?;
@@ -227,7 +228,7 @@ fn read_index(folder: &Path) -> BTreeMap<String, String> {
     let indexes = paths.filter(|path: &PathBuf| path.to_string_lossy().ends_with(".safetensors.index.json"));
     let mut files = BTreeMap::new();
     for path in indexes {
-        let parsed = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+        let parsed = files::read(&path, TABLE_LIMIT).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
         let map = parsed.as_ref().and_then(|index| index.get("weight_map")).and_then(Value::as_object);
         match map {
             Some(map) => {

@@ -2,13 +2,14 @@
 
 use std::fmt::{self, Display};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clapboard_h3::Partition;
 
 use super::component::ComponentId;
 use super::dtype::StoredDtype;
 use super::inventory::TensorReport;
+use crate::files::{FileError, FileProblem};
 
 /// Why a checkpoint, one of its configs or one of its tensors was refused.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +24,14 @@ pub enum Error {
         path: PathBuf,
         /// What the operating system said.
         source: io::Error,
+    },
+    /// A file breaks a rule that holds for every file of its kind.
+    #[error("cannot use {}: {problem}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The rule.
+        problem: FileProblem,
     },
     /// The given checkpoint path is a file.
     #[error("checkpoint path {} is not a directory", .0.display())]
@@ -155,6 +164,17 @@ pub enum Error {
         /// Every difference by name.
         report: Box<TensorReport>,
     },
+}
+
+impl Error {
+    /// Names the file that could not be opened or read.
+    pub(super) fn file(path: &Path) -> impl FnOnce(FileError) -> Self {
+        let path = path.to_owned();
+        move |error| match error {
+            FileError::Io { doing, source } => Self::Io { doing, path, source },
+            FileError::Problem(problem) => Self::File { path, problem },
+        }
+    }
 }
 
 /// One thing wrong with a config file.

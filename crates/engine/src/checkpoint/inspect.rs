@@ -12,6 +12,7 @@ use super::error::Error;
 use super::inventory::{Inventory, TensorReport, TensorUse, check};
 use super::layout::{Layout, Location};
 use super::opened::{Checkpoint, read_audio_vae, read_dit, read_text_encoder, read_video_vae, weights_folder};
+use crate::text::Tokenizer;
 
 /// What a checkpoint directory holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -24,7 +25,18 @@ pub struct Inspection {
     pub partitions: Vec<Partition>,
     /// Every component, transformers first.
     pub components: Vec<ComponentInspection>,
+    /// The tokenizer.
+    pub tokenizer: TokenizerInspection,
     /// Why the checkpoint as a whole cannot be opened; `None` when it can.
+    pub problem: Option<String>,
+}
+
+/// Whether the tokenizer can be used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TokenizerInspection {
+    /// Its file; `None` when it could not be found.
+    pub file: Option<PathBuf>,
+    /// Why it could not be loaded for the language model's vocabulary.
     pub problem: Option<String>,
 }
 
@@ -33,7 +45,7 @@ pub struct Inspection {
 pub struct ComponentInspection {
     /// Which component.
     pub component: ComponentId,
-    /// The folder of its weights.
+    /// The folder of its weights; partitions may share one.
     pub folder: PathBuf,
     /// How many tensors are stored.
     pub tensors: usize,
@@ -70,11 +82,11 @@ impl Inspection {
     /// Tells whether the checkpoint can be served as it is.
     pub fn is_usable(&self) -> bool {
         let sound = |c: &ComponentInspection| c.problem.is_none() && c.report.is_usable();
-        self.problem.is_none() && self.components.iter().all(sound)
+        self.problem.is_none() && self.tokenizer.problem.is_none() && self.components.iter().all(sound)
     }
 }
 
-/// Looks at everything in a checkpoint directory; reads configs and headers, no data.
+/// Looks at everything in a checkpoint directory; reads configs, headers and the tokenizer, no weights.
 ///
 /// A component that cannot be read is reported, and the others are looked at all the same.
 ///
@@ -84,15 +96,28 @@ pub fn inspect(dir: &Path) -> Result<Inspection, Error> {
     let partitions = location.partitions();
     let mut ids: Vec<ComponentId> = partitions.iter().copied().map(ComponentId::Dit).collect();
     ids.extend([ComponentId::TextEncoder, ComponentId::VideoVae, ComponentId::AudioVae]);
-    let tokenizer = |checkpoint: Checkpoint| checkpoint.tokenizer_path();
-    let problem = Checkpoint::open(dir).and_then(tokenizer).err();
+    let problem = Checkpoint::open(dir).err();
     Ok(Inspection {
         root: dir.to_owned(),
         layout: location.layout(),
         partitions,
         components: ids.into_iter().map(|id| inspect_component(&location, id)).collect(),
-        problem: problem.as_ref().map(with_sources),
+        tokenizer: inspect_tokenizer(&location),
+        problem: problem.as_ref().map(|problem| with_sources(problem)),
     })
+}
+
+/// Loads the tokenizer as an engine would.
+fn inspect_tokenizer(location: &Location) -> TokenizerInspection {
+    let path = match location.tokenizer() {
+        Ok(path) => path,
+        Err(error) => return TokenizerInspection { file: None, problem: Some(with_sources(&error)) },
+    };
+    let problem = match read_text_encoder(location) {
+        Ok(config) => Tokenizer::load(&path, &config.text).err().map(|error| with_sources(&error)),
+        Err(error) => Some(format!("the language model's vocabulary is unknown: {}", with_sources(&error))),
+    };
+    TokenizerInspection { file: Some(path), problem }
 }
 
 fn inspect_component(location: &Location, id: ComponentId) -> ComponentInspection {
@@ -160,9 +185,9 @@ fn measure(inspection: &mut ComponentInspection, inventory: &Inventory, blocks: 
 }
 
 /// Joins an error with its causes.
-fn with_sources(error: &Error) -> String {
+fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
+    let mut source = error.source();
     while let Some(cause) = source {
         text = format!("{text}: {cause}");
         source = cause.source();
@@ -185,6 +210,13 @@ impl Display for Inspection {
             let unread = Grouped(component.unread_bytes).to_string();
             writeln!(f, "{name:<14}{tensors:>9}{parameters:>18}{bytes:>28}{unread:>18}")?;
         }
+        writeln!(f)?;
+        for component in &self.components {
+            writeln!(f, "{:<14}{}", component.component.to_string(), component.folder.display())?;
+        }
+        if let Some(file) = &self.tokenizer.file {
+            writeln!(f, "{:<14}{}", "tokenizer", file.display())?;
+        }
         for component in &self.components {
             if let Some(dit) = &component.dit {
                 writeln!(f)?;
@@ -202,11 +234,13 @@ impl Display for Inspection {
                 writeln!(f, "{}: {line}", component.component)?;
             }
         }
+        if let Some(problem) = &self.tokenizer.problem {
+            writeln!(f, "tokenizer: {problem}")?;
+        }
         if let Some(problem) = &self.problem {
             writeln!(f, "checkpoint: {problem}")?;
         }
-        let verdict = if self.is_usable() { "complete" } else { "cannot be served" };
-        write!(f, "checkpoint is {verdict}")
+        f.write_str(if self.is_usable() { "checkpoint is complete" } else { "checkpoint cannot be served" })
     }
 }
 

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::config::json::read_object;
 use super::error::Error;
+use crate::files::look;
 
 /// The folder arrangement and tensor naming of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -87,22 +88,28 @@ impl Location {
     /// `dir` may be the root of either layout, or one partition of the original layout; a partition folder named
     /// `FL2VA` or `Ref2VA` may take its shared components from its sibling.
     ///
-    /// Errors: [`Error::NotADirectory`], [`Error::UnknownLayout`].
+    /// Errors: [`Error::NotADirectory`], [`Error::UnknownLayout`], and [`Error::Io`] for a folder that is there and cannot
+    /// be looked at: it does not count as absent.
     pub fn detect(dir: &Path) -> Result<Self, Error> {
         let metadata = fs::metadata(dir).map_err(|source| Error::Io { doing: "open", path: dir.to_owned(), source })?;
         if !metadata.is_dir() {
             return Err(Error::NotADirectory(dir.to_owned()));
         }
-        let marker = DIFFUSERS_MARKERS.into_iter().find(|marker| dir.join(marker).is_file());
+        let mut marker = None;
+        for candidate in DIFFUSERS_MARKERS {
+            if marker.is_none() && is_file(&dir.join(candidate))? {
+                marker = Some(candidate);
+            }
+        }
         if marker.is_some()
-            && let Some(location) = Self::diffusers(dir)
+            && let Some(location) = Self::diffusers(dir)?
         {
             return Ok(location);
         }
-        if let Some(location) = Self::original_root(dir) {
+        if let Some(location) = Self::original_root(dir)? {
             return Ok(location);
         }
-        if dir.join("transformer").is_dir() && dir.join("model_index.json").is_file() {
+        if is_dir(&dir.join("transformer"))? && is_file(&dir.join("model_index.json"))? {
             return Self::original_partition(dir);
         }
         let reason = match marker {
@@ -116,29 +123,36 @@ impl Location {
         Err(Error::UnknownLayout { path: dir.to_owned(), reason })
     }
 
-    fn diffusers(dir: &Path) -> Option<Self> {
-        let partitions: Vec<_> = DIFFUSERS_FOLDERS
-            .into_iter()
-            .map(|(partition, name)| PartitionFolder { partition, base: dir.to_owned(), transformer: dir.join(name) })
-            .filter(|folder| folder.transformer.is_dir())
-            .collect();
-        (!partitions.is_empty()).then(|| Self {
+    fn diffusers(dir: &Path) -> Result<Option<Self>, Error> {
+        let mut partitions = Vec::new();
+        for (partition, name) in DIFFUSERS_FOLDERS {
+            let transformer = dir.join(name);
+            if is_dir(&transformer)? {
+                partitions.push(PartitionFolder { partition, base: dir.to_owned(), transformer });
+            }
+        }
+        let bases = vec![dir.to_owned()];
+        Ok((!partitions.is_empty()).then(|| Self {
             root: dir.to_owned(),
             layout: Layout::Diffusers,
             partitions,
-            bases: vec![dir.to_owned()],
-        })
+            bases,
+        }))
     }
 
-    fn original_root(dir: &Path) -> Option<Self> {
-        let folders = ORIGINAL_FOLDERS.map(|(partition, name)| PartitionFolder {
-            partition,
-            base: dir.join(name),
-            transformer: dir.join(name).join("transformer"),
-        });
-        let bases: Vec<_> = folders.iter().map(|f| f.base.clone()).filter(|base| base.is_dir()).collect();
-        let partitions: Vec<_> = folders.into_iter().filter(|f| f.transformer.is_dir()).collect();
-        (!partitions.is_empty()).then(|| Self { root: dir.to_owned(), layout: Layout::Original, partitions, bases })
+    fn original_root(dir: &Path) -> Result<Option<Self>, Error> {
+        let (mut bases, mut partitions) = (Vec::new(), Vec::new());
+        for (partition, name) in ORIGINAL_FOLDERS {
+            let base = dir.join(name);
+            let transformer = base.join("transformer");
+            if is_dir(&base)? {
+                bases.push(base.clone());
+            }
+            if is_dir(&transformer)? {
+                partitions.push(PartitionFolder { partition, base, transformer });
+            }
+        }
+        Ok((!partitions.is_empty()).then(|| Self { root: dir.to_owned(), layout: Layout::Original, partitions, bases }))
     }
 
     fn original_partition(dir: &Path) -> Result<Self, Error> {
@@ -200,12 +214,12 @@ impl Location {
     }
 
     /// Returns the folder of the text encoder.
-    pub(super) fn text_encoder(&self) -> PathBuf {
+    pub(super) fn text_encoder(&self) -> Result<PathBuf, Error> {
         self.shared("text_encoder")
     }
 
     /// Returns the folder of the video VAE.
-    pub(super) fn video_vae(&self) -> PathBuf {
+    pub(super) fn video_vae(&self) -> Result<PathBuf, Error> {
         self.shared(match self.layout {
             Layout::Original => "video_vae",
             Layout::Diffusers => "vae",
@@ -213,13 +227,16 @@ impl Location {
     }
 
     /// Returns the folder of the audio VAE.
-    pub(super) fn audio_vae(&self) -> PathBuf {
+    pub(super) fn audio_vae(&self) -> Result<PathBuf, Error> {
         self.shared("audio_vae")
     }
 
-    /// Returns the folder of the tokenizer.
-    pub(super) fn tokenizer(&self) -> PathBuf {
-        self.shared("tokenizer")
+    /// Returns the tokenizer's file.
+    ///
+    /// Errors: [`Error::Missing`], and [`Error::Io`] when it cannot be looked at.
+    pub(super) fn tokenizer(&self) -> Result<PathBuf, Error> {
+        let path = self.shared("tokenizer")?.join("tokenizer.json");
+        if exists(&path)? { Ok(path) } else { Err(Error::Missing { what: "tokenizer".to_owned(), path }) }
     }
 
     /// Returns where Clapboard's own settings of a checkpoint would lie: beside the partitions.
@@ -239,9 +256,40 @@ impl Location {
 
     /// Finds a component that both partitions share: the first place that has it, or the first place at all, so that
     /// an error can name it.
-    fn shared(&self, name: &str) -> PathBuf {
-        let places: Vec<PathBuf> = self.bases.iter().map(|base| base.join(name)).collect();
-        let found = places.iter().find(|place| place.is_dir()).or(places.first());
-        found.cloned().unwrap_or_else(|| self.root.join(name))
+    ///
+    /// Errors: [`Error::Io`] for a place that cannot be looked at; the next one does not quietly stand in for it.
+    fn shared(&self, name: &str) -> Result<PathBuf, Error> {
+        for base in &self.bases {
+            let place = base.join(name);
+            if is_dir(&place)? {
+                return Ok(place);
+            }
+        }
+        Ok(self.bases.first().unwrap_or(&self.root).join(name))
     }
+}
+
+/// Tells whether a path leads to a directory.
+///
+/// Errors: [`Error::Io`] when it cannot be looked at.
+pub(super) fn is_dir(path: &Path) -> Result<bool, Error> {
+    Ok(looked_at(path)?.is_some_and(|metadata| metadata.is_dir()))
+}
+
+/// Tells whether a path leads to a regular file.
+///
+/// Errors: [`Error::Io`] when it cannot be looked at.
+pub(super) fn is_file(path: &Path) -> Result<bool, Error> {
+    Ok(looked_at(path)?.is_some_and(|metadata| metadata.is_file()))
+}
+
+/// Tells whether a path leads to anything.
+///
+/// Errors: [`Error::Io`] when it cannot be looked at.
+pub(super) fn exists(path: &Path) -> Result<bool, Error> {
+    Ok(looked_at(path)?.is_some())
+}
+
+fn looked_at(path: &Path) -> Result<Option<fs::Metadata>, Error> {
+    look(path).map_err(|source| Error::Io { doing: "open", path: path.to_owned(), source })
 }

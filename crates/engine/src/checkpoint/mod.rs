@@ -24,14 +24,17 @@ mod settings;
 mod tensors;
 pub mod tiny;
 
+pub use crate::files::FileProblem;
 pub use component::{Component, ComponentId, GateOrder, QkvRows, Stored};
 pub use config::{
     AudioVaeConfig, DitConfig, SamplingConfig, TextConfig, TextEncoderConfig, VideoVaeConfig, VisionConfig,
 };
 pub use dtype::StoredDtype;
 pub use error::{ConfigProblem, Error, ShardProblem};
-pub use inspect::{ComponentInspection, DitSizes, Inspection, inspect};
-pub use inventory::{DtypeMismatch, ExpectedTensor, Inventory, ShapeMismatch, TensorReport, TensorUse, check};
+pub use inspect::{ComponentInspection, DitSizes, Inspection, TokenizerInspection, inspect};
+pub use inventory::{
+    BeyondConfig, DtypeMismatch, ExpectedTensor, Inventory, ShapeMismatch, TensorReport, TensorUse, check,
+};
 pub use layout::{Layout, Location};
 pub use opened::Checkpoint;
 pub use settings::{Settings, TINY_NAME};

@@ -8,7 +8,7 @@ use super::component::{Component, ComponentId};
 use super::config::{AudioVaeConfig, DitConfig, SamplingConfig, TextEncoderConfig, VideoVaeConfig};
 use super::error::Error;
 use super::inventory::{Inventory, check};
-use super::layout::{FASTVIDEO_MARKER, Layout, Location};
+use super::layout::{FASTVIDEO_MARKER, Layout, Location, is_file};
 use super::settings::Settings;
 
 /// A checkpoint whose configs are read and fit together. Weights are mapped component by component.
@@ -39,7 +39,7 @@ impl Checkpoint {
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let location = Location::detect(dir)?;
         let sparse = dir.join(FASTVIDEO_MARKER);
-        if sparse.is_file() {
+        if is_file(&sparse)? {
             let reason = "a FastVideo release needs gated sparse attention, which this engine does not have".to_owned();
             return Err(Error::Unsupported { path: sparse, reason });
         }
@@ -163,8 +163,8 @@ impl Checkpoint {
 
     /// Maps a component's weights and compares every tensor with the config; headers are read, data is not.
     ///
-    /// Errors: those of [`component`](Self::component), and [`Error::Unfit`] with every missing tensor, wrong shape or
-    /// wrong element type.
+    /// Errors: those of [`component`](Self::component), and [`Error::Unfit`] with every missing tensor, wrong shape,
+    /// wrong element type or part that the config does not count.
     pub fn checked_component(&self, id: ComponentId) -> Result<Component, Error> {
         let component = self.component(id)?;
         let report = check(&component, &self.inventory(id)?);
@@ -177,10 +177,9 @@ impl Checkpoint {
 
     /// Returns the tokenizer's file.
     ///
-    /// Errors: [`Error::Missing`].
+    /// Errors: [`Error::Missing`], [`Error::Io`].
     pub fn tokenizer_path(&self) -> Result<PathBuf, Error> {
-        let path = self.location.tokenizer().join("tokenizer.json");
-        if path.is_file() { Ok(path) } else { Err(Error::Missing { what: "tokenizer".to_owned(), path }) }
+        self.location.tokenizer()
     }
 
     fn transformer(&self, partition: Partition) -> Result<&Transformer, Error> {
@@ -214,23 +213,23 @@ pub(super) fn read_dit(location: &Location, partition: Partition) -> Result<DitC
 }
 
 pub(super) fn read_text_encoder(location: &Location) -> Result<TextEncoderConfig, Error> {
-    TextEncoderConfig::read(&location.text_encoder().join("config.json"))
+    TextEncoderConfig::read(&location.text_encoder()?.join("config.json"))
 }
 
 pub(super) fn read_video_vae(location: &Location) -> Result<VideoVaeConfig, Error> {
-    VideoVaeConfig::read(location.layout(), &location.video_vae())
+    VideoVaeConfig::read(location.layout(), &location.video_vae()?)
 }
 
 pub(super) fn read_audio_vae(location: &Location) -> Result<AudioVaeConfig, Error> {
-    AudioVaeConfig::read(location.layout(), &location.audio_vae())
+    AudioVaeConfig::read(location.layout(), &location.audio_vae()?)
 }
 
 /// Returns the folder whose safetensors files hold a component.
 pub(super) fn weights_folder(location: &Location, id: ComponentId) -> Result<PathBuf, Error> {
     match id {
         ComponentId::Dit(partition) => Ok(location.transformer(partition)?.to_owned()),
-        ComponentId::TextEncoder => Ok(location.text_encoder()),
-        ComponentId::VideoVae => VideoVaeConfig::weights(location.layout(), &location.video_vae()),
-        ComponentId::AudioVae => Ok(location.audio_vae()),
+        ComponentId::TextEncoder => location.text_encoder(),
+        ComponentId::VideoVae => VideoVaeConfig::weights(location.layout(), &location.video_vae()?),
+        ComponentId::AudioVae => location.audio_vae(),
     }
 }

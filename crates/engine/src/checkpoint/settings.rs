@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::config::fields::Fields;
 use super::config::json::read_object;
 use super::error::Error;
+use super::layout::exists;
 
 /// The name under which tiny checkpoints are served.
 pub const TINY_NAME: &str = "minimax-h3-tiny";
@@ -51,11 +52,17 @@ impl Settings {
 
     /// Reads the first of `places` that exists; without any, the settings are those of a release.
     ///
-    /// Errors: [`Error::Config`] with every missing key, wrong type or broken rule.
+    /// Errors: [`Error::Config`] with every missing key, wrong type or broken rule; [`Error::Io`] for a place that cannot
+    /// be looked at.
     pub(super) fn read(places: &[impl AsRef<Path>]) -> Result<Self, Error> {
-        let Some(path) = places.iter().map(AsRef::as_ref).find(|path| path.exists()) else {
-            return Ok(Self::released());
-        };
+        let mut present = None;
+        for path in places.iter().map(AsRef::as_ref) {
+            if exists(path)? {
+                present = Some(path);
+                break;
+            }
+        }
+        let Some(path) = present else { return Ok(Self::released()) };
         let mut fields = Fields::new(path, read_object(path)?);
         let fallback = Self::released().geometry;
         let geometry = GeometryProfile {

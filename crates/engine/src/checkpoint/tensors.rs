@@ -1,7 +1,7 @@
 //! Memory-mapped safetensors files.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use super::component::ComponentId;
 use super::dtype::StoredDtype;
 use super::error::Error;
 use super::header::read_header;
+use crate::files;
 
 /// One tensor of a mapped file; cloning it copies pointers, not data.
 #[derive(Clone)]
@@ -88,10 +89,10 @@ impl std::fmt::Debug for RawTensor {
 
 /// Maps one safetensors file and returns its tensors in data order.
 ///
-/// Errors: [`Error::Shard`] when the header or the file's length is wrong, naming file and tensor.
+/// Errors: [`Error::File`] when it is no regular file, [`Error::Shard`] when the header or the file's length is wrong,
+/// naming file and tensor.
 pub fn map_file(path: &Path) -> Result<Vec<RawTensor>, Error> {
-    let io = |source| Error::Io { doing: "open", path: path.to_owned(), source };
-    let mut file = File::open(path).map_err(io)?;
+    let mut file = files::open(path).map_err(Error::file(path))?;
     let entries = read_header(&mut file, path)?;
     // SAFETY: the mapping is read-only, and its length was read from the same open file. A checkpoint must not be
     // rewritten in place while it is open (docs say so; replacing files by rename is fine, since the mapping keeps the

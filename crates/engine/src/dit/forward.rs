@@ -91,6 +91,8 @@ where
             timesteps: steps.first().map_or(1, |step| step.unique.len()),
             feed_forward_bytes: self.feed_forward_bytes,
         };
+        // First of all: a sequence that memory has no room for is refused before its tables are computed.
+        let buffers = DitBuffers::make(ops, &DitBuffers::<O::Buffer>::plan(config, self.dtype, &shape))?;
         let plan = refiner::plan(config, self.dtype, layout.text_rows, self.feed_forward_bytes);
         let text = self.layers(ops).refine(&self.weights, &plan, prompt_embeds, run)?;
         let rotary = self.rotary(ops, layout, run)?;
@@ -105,7 +107,6 @@ where
             audio_indices: ops.indices(&layout.audio_indices)?,
             step_rows: steps.iter().map(|step| StepRows::upload(ops, step)).collect::<Result<_, _>>()?,
         };
-        let buffers = DitBuffers::make(ops, &DitBuffers::<O::Buffer>::plan(config, self.dtype, &shape))?;
         Ok(DitRequest { buffers, fixed })
     }
 

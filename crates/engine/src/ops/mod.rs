@@ -51,6 +51,14 @@ pub enum OpError {
         /// Rows of the table.
         rows: usize,
     },
+    /// An argument holds a value that is no finite number, where one is needed.
+    #[error("{op}: {name} holds values that are not finite")]
+    NotFinite {
+        /// The operation.
+        op: &'static str,
+        /// The argument.
+        name: &'static str,
+    },
     /// The backend's library failed.
     #[error("{op} failed in the backend")]
     Backend {
@@ -370,10 +378,11 @@ pub trait Ops: Send + Sync {
         y: ViewMut<'_, Self::Buffer>,
     ) -> Result<(), OpError>;
 
-    /// Quantises pixels: `round(255 · clamp(x · std + mean, 0, 1))`, half to even, in F32; what is not a number
-    /// becomes 0. `x` `[3, frames, height, width]`, `y` contiguous U8 `[frames, height, width, 3]`.
+    /// Quantises pixels: `round(255 · clamp(x · std + mean, 0, 1))`, half to even, in F32. `x`
+    /// `[3, frames, height, width]`, `y` contiguous U8 `[frames, height, width, 3]`.
     ///
-    /// Errors: [`OpError::Shape`], [`OpError::DType`].
+    /// Errors: [`OpError::Shape`], [`OpError::DType`]; [`OpError::NotFinite`] when a value of `x` is infinite or no number,
+    /// since its byte would pass for a colour; `y` is not to be used then.
     fn pixels_to_rgb8(
         &self,
         x: View<'_, Self::Buffer>,

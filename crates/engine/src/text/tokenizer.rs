@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::checkpoint::TextConfig;
+use crate::files::{self, TABLE_LIMIT};
 
 /// Why text could not become token ids.
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +16,12 @@ pub enum Error {
         /// What the reader said.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The tokenizer has no vocabulary.
+    #[error("tokenizer {} knows no token", path.display())]
+    NoTokens {
+        /// The file.
+        path: PathBuf,
     },
     /// The tokenizer gives ids that the language model has no embedding for.
     #[error("tokenizer {} gives ids up to {largest}, the language model has {vocab_size} embeddings", path.display())]
@@ -75,15 +82,17 @@ struct AddedToken {
 impl Tokenizer {
     /// Loads a `tokenizer.json` for the language model of `config`.
     ///
-    /// Errors: [`Error::Load`] when the file cannot be read, [`Error::Vocabulary`] when it gives ids without an
-    /// embedding.
+    /// Errors: [`Error::Load`] when the file cannot be read or is no tokenizer, [`Error::NoTokens`] when its vocabulary is
+    /// empty, [`Error::Vocabulary`] when it gives ids without an embedding.
     pub fn load(path: &Path, config: &TextConfig) -> Result<Self, Error> {
         let load = |source| Error::Load { path: path.to_owned(), source };
-        let mut inner = tokenizers::Tokenizer::from_file(path).map_err(load)?;
+        let json = files::read(path, TABLE_LIMIT).map_err(|error| load(error.into_source()))?;
+        let mut inner = tokenizers::Tokenizer::from_bytes(json).map_err(load)?;
         // A prompt is never cut or filled up, whatever the file asks for.
         inner.with_padding(None).with_truncation(None).map_err(load)?;
         let largest = inner.get_vocab(true).into_values().max();
-        if let Some(largest) = largest.filter(|&id| id as usize >= config.vocab_size) {
+        let largest = largest.ok_or_else(|| Error::NoTokens { path: path.to_owned() })?;
+        if largest as usize >= config.vocab_size {
             return Err(Error::Vocabulary { path: path.to_owned(), largest, vocab_size: config.vocab_size });
         }
         let tokens = inner.get_added_tokens_decoder();
@@ -226,6 +235,14 @@ mod tests {
         assert!(missing.to_string().contains("tokenizer.json"), "{missing}");
         std::fs::write(&path, "{\"model\":").unwrap();
         assert!(matches!(Tokenizer::load(&path, &tiny_config()), Err(Error::Load { .. })));
+        let empty = serde_json::json!({ "version": "1.0", "model": { "type": "BPE", "vocab": {}, "merges": [] } });
+        std::fs::write(&path, empty.to_string()).unwrap();
+        assert!(matches!(Tokenizer::load(&path, &tiny_config()), Err(Error::NoTokens { .. })));
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        let device = Tokenizer::load(&path, &tiny_config()).unwrap_err();
+        let source = std::error::Error::source(&device).unwrap();
+        assert_eq!(source.to_string(), "it is not a regular file");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use safetensors::{Dtype, SafeTensors};
 
 use crate::LoadError;
 use crate::checkpoint::{self, tiny};
+use crate::files::{self, FileError, GOLDEN_LIMIT, TABLE_LIMIT};
 
 /// Why verification could not be carried out; a stage that differs is not an error but a failed line.
 #[derive(Debug, thiserror::Error)]
@@ -82,7 +83,7 @@ pub(super) struct GoldenFile {
 
 impl GoldenFile {
     pub(super) fn open(path: PathBuf) -> Result<Self, Error> {
-        let bytes = std::fs::read(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
+        let bytes = read(&path, GOLDEN_LIMIT)?;
         let malformed = |problem: String| Error::Malformed { path: path.clone(), problem };
         let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|error| malformed(error.to_string()))?;
         let metadata = header.metadata().clone().unwrap_or_default().into_iter().collect();
@@ -168,9 +169,17 @@ fn eight(bytes: &[u8]) -> [u8; 8] {
     bytes.try_into().expect("chunks of eight have eight bytes")
 }
 
+fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
+    let named = path.to_owned();
+    files::read(path, limit).map_err(|error| match error {
+        FileError::Io { source, .. } => Error::Read { path: named, source },
+        FileError::Problem(problem) => Error::Malformed { path: named, problem: problem.to_string() },
+    })
+}
+
 /// Reads a JSON file of the golden folder.
 pub(super) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Error> {
-    let text = std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    let text = read(path, TABLE_LIMIT)?;
     serde_json::from_slice(&text)
         .map_err(|error| Error::Malformed { path: path.to_owned(), problem: error.to_string() })
 }

@@ -60,6 +60,9 @@ struct RequestGeometry {
     min_duration_seconds: f64,
 }
 
+/// The longest side that is verified, in pixels.
+pub(super) const MAX_SIDE: u32 = 8192;
+
 impl Request {
     /// What the case computes in; none for a name that is not known.
     pub(super) fn precision(&self) -> Option<Precision> {
@@ -73,7 +76,7 @@ impl Request {
     /// Resolves the request by our own rules.
     ///
     /// Sizes are taken as they stand: the reference lets an explicit size exceed the pixel budget, the service does
-    /// not.
+    /// not. No golden film comes near [`MAX_SIDE`], and a longer side would ask for more memory than there is.
     pub(super) fn spec(&self) -> Result<GenerationSpec, String> {
         let geometry = GeometryProfile {
             canvas_short_edge: self.geometry.canvas_short_edge,
@@ -83,6 +86,7 @@ impl Request {
             min_duration_seconds: self.geometry.min_duration_seconds,
             max_duration_seconds: GeometryProfile::released().max_duration_seconds,
         };
+        geometry.check().map_err(text)?;
         let canvas = match (&self.asked.aspect_ratio, self.asked.width, self.asked.height) {
             (Some(ratio), ..) => geometry.canvas(ratio.parse::<AspectRatio>().map_err(text)?.value()).map_err(text)?,
             (None, Some(width), Some(height)) => Canvas::new(width, height).map_err(text)?,
@@ -90,6 +94,9 @@ impl Request {
             (None, None, None) => geometry.canvas(16.0 / 9.0).map_err(text)?,
             _ => return Err(format!("case {} asks for a width or a height alone", self.name)),
         };
+        if canvas.width().max(canvas.height()) > MAX_SIDE {
+            return Err(format!("case {} asks for {canvas} pixels, a side may have {MAX_SIDE}", self.name));
+        }
         let num_frames = match (self.asked.duration_seconds, self.asked.num_frames) {
             (Some(seconds), _) => FrameCount::from_seconds(seconds, &geometry).map_err(text)?,
             (None, Some(frames)) => FrameCount::from_frames(frames, &geometry).map_err(text)?,
@@ -114,4 +121,43 @@ impl Request {
 
 fn text(error: impl std::error::Error) -> String {
     error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Returns why the first golden request is refused after `change`.
+    fn refused(change: impl FnOnce(&mut Value)) -> String {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/requests.json");
+        let mut requests: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let request = &mut requests["cases"][0];
+        serde_json::from_value::<Request>(request.clone()).unwrap().spec().unwrap();
+        change(request);
+        serde_json::from_value::<Request>(request.take()).unwrap().spec().unwrap_err()
+    }
+
+    #[test]
+    fn canvases_that_no_memory_holds_are_refused() {
+        for (width, height) in [(1_000_000_000, 32_u32), (32, 8224), (4_294_967_264_u32, 4_294_967_264)] {
+            let problem = refused(|request| {
+                request["asked"] = json!({ "width": width, "height": height, "num_frames": 22 });
+            });
+            assert!(problem.ends_with(&format!("asks for {width}x{height} pixels, a side may have 8192")), "{problem}");
+        }
+        let problem = refused(|request| {
+            request["geometry"]["canvas_short_edge"] = json!(1 << 20);
+            request["geometry"]["canvas_max_pixels"] = json!(1_u64 << 42);
+            request["asked"] = json!({ "aspect_ratio": "16:9", "num_frames": 22 });
+        });
+        assert!(problem.ends_with("pixels, a side may have 8192"), "{problem}");
+    }
+
+    #[test]
+    fn geometries_without_sense_are_refused() {
+        let problem = refused(|request| request["geometry"]["canvas_multiple"] = json!(0));
+        assert_eq!(problem, "canvas_multiple must be a positive multiple of 32, got 0");
+    }
 }

@@ -188,8 +188,8 @@ fn check_media(
             .integers("picked_frames")?
             .iter()
             .filter_map(|index| {
-                let start = usize::try_from(*index).ok()? * frame_bytes;
-                kept.frames.get(start..start + frame_bytes)
+                let start = usize::try_from(*index).ok()?.checked_mul(frame_bytes)?;
+                kept.frames.get(start..start.checked_add(frame_bytes)?)
             })
             .flatten()
             .copied()

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use super::compare::{Tolerance, equal};
 use super::golden::{Error, GoldenFile, read_json};
 use super::report::{Place, Report};
+use super::requests::MAX_SIDE;
 use super::tolerance::{NOISE, SIGMAS};
 use crate::checkpoint::Checkpoint;
 use crate::ops::cpu::Cpu;
@@ -126,6 +127,11 @@ pub(super) fn tables(
             let problem = format!("its tiles {geometry:?} of {} pixels are off the latent grid", split.length);
             return Err(Error::Malformed { path: path.to_owned(), problem });
         }
+        let longest = split.length.max(split.tile);
+        if longest > MAX_SIDE as usize {
+            let problem = format!("its tiles {geometry:?} of {} pixels are longer than {MAX_SIDE}", split.length);
+            return Err(Error::Malformed { path: path.to_owned(), problem });
+        }
         let spans = split_tiles(split.length, geometry, step);
         let ours: Vec<[usize; 3]> = spans.iter().map(|span| [span.start, span.len, span.overlap_before]).collect();
         let overlaps = std::iter::once(0).chain(split.overlaps.iter().copied());
@@ -198,6 +204,10 @@ impl GoldenLayout {
                 Conditions::References(&references)
             }
         };
+        let most = PackedLayout::MAX_ROWS;
+        if self.text_tokens > most {
+            return Err(format!("layout {} has {} text tokens, at most {most} fit", self.name, self.text_tokens));
+        }
         let text = vec![ModalityTag::Text; self.text_tokens];
         PackedLayout::new(&text, conditions, Target::new(canvas, frames)).map_err(|error| error.to_string())
     }
@@ -232,4 +242,30 @@ impl GoldenLayout {
 fn sha256(bytes: impl Iterator<Item = u8>) -> String {
     let digest = Sha256::digest(bytes.collect::<Vec<u8>>());
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verify::report::Report;
+
+    #[test]
+    fn layouts_that_no_memory_holds_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("layout_real.json");
+        for (width, text_tokens, expected) in [
+            (32, u64::MAX, "layout t2va has 18446744073709551615 text tokens, at most 4194304 fit"),
+            (4_294_967_264_u32, 0, "packed sequence must have at most 4194304 rows"),
+        ] {
+            let layout = serde_json::json!([{
+                "name": "t2va", "num_frames": 22, "height": 32, "width": width, "text_tokens": text_tokens, "rows": 0,
+                "position_ids_f64_sha256": "", "token_tags_i64_sha256": "", "video_indices_first_last": [0, 0],
+                "audio_indices_first_last": [0, 0],
+            }]);
+            std::fs::write(&path, layout.to_string()).unwrap();
+            let mut listener = |_| ();
+            let error = layouts(&path, &Place::new("layout_real", None), &mut Report::new(&mut listener)).unwrap_err();
+            assert!(matches!(&error, Error::Malformed { problem, .. } if problem.contains(expected)), "{error}");
+        }
+    }
 }

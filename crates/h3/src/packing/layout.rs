@@ -27,16 +27,19 @@ pub struct PackedLayout {
 }
 
 impl PackedLayout {
+    /// The most rows that a sequence may have; the longest film of the released geometry has some 110,000.
+    pub const MAX_ROWS: usize = 1 << 22;
+
     /// Lays out a sequence of text rows with the given tags, conditions and target.
     ///
     /// Errors: a [`LayoutError`] for a grid that cannot be cut into patches, for keyframes that are not first, last or
-    /// first and last, and for more rows than 32 bits can number.
+    /// first and last, and for more than [`PackedLayout::MAX_ROWS`] rows.
     /// Source: diffusers 0.42.1 `MiniMaxH3PrepareLayoutStep` and `MiniMaxH3Ref2VAPrepareLayoutStep`.
     pub fn new(text_tags: &[ModalityTag], conditions: Conditions<'_>, target: Target) -> Result<Self, LayoutError> {
         let condition_rows = check(conditions, target)?;
         let rows = text_tags.len().saturating_add(condition_rows).saturating_add(target.rows());
-        if u32::try_from(rows).is_err() {
-            return Err(LayoutError::TooManyRows(rows));
+        if rows > Self::MAX_ROWS {
+            return Err(LayoutError::TooManyRows { rows });
         }
         let mut builder = Builder::new(text_tags, rows, SpatialGrid::new(target.video));
         match conditions {
@@ -183,7 +186,7 @@ fn push_audio(layout: &mut PackedLayout, latents: u32, origin: f64, channel_widt
 }
 
 fn push(layout: &mut PackedLayout, position: [f64; 3], tag: ModalityTag) -> u32 {
-    let row = layout.positions.len() as u32; // fits: the number of rows was checked before the first
+    let row = layout.positions.len() as u32; // fits: the number of rows was bounded before the first
     layout.positions.push(position);
     layout.tags.push(tag);
     row
@@ -200,9 +203,12 @@ pub enum LayoutError {
     /// The keyframes are not first, last, or first and last.
     #[error("keyframes must be first, last, or first and last, got {0:?}")]
     Keyframes(Vec<Anchor>),
-    /// The rows cannot be numbered with 32 bits.
-    #[error("packed sequence must have fewer than 2^32 rows, got {0}")]
-    TooManyRows(usize),
+    /// There are more rows than any run could hold.
+    #[error("packed sequence must have at most {most} rows, got {rows}", most = PackedLayout::MAX_ROWS)]
+    TooManyRows {
+        /// The number of rows.
+        rows: usize,
+    },
 }
 
 #[cfg(test)]

@@ -9,13 +9,15 @@ mod report;
 mod text;
 mod video_vae;
 
+use std::collections::{HashMap, HashSet};
+
 use super::component::{Component, ComponentId};
 use super::config::{AudioVaeConfig, DitConfig, TextEncoderConfig, VideoVaeConfig};
 use super::dtype::StoredDtype;
 use super::layout::Layout;
 use super::names::stored_names;
 
-pub use report::{DtypeMismatch, ShapeMismatch, TensorReport};
+pub use report::{BeyondConfig, DtypeMismatch, ShapeMismatch, TensorReport};
 
 #[cfg(test)]
 mod tests;
@@ -160,10 +162,48 @@ pub fn check(component: &Component, inventory: &Inventory) -> TensorReport {
             });
         }
     }
-    let known: std::collections::HashSet<&str> = expected.iter().map(|tensor| tensor.name.as_str()).collect();
-    let names = component.stored().map(|raw| raw.name());
-    report.unknown = names.filter(|name| !known.contains(name)).map(str::to_owned).collect();
+    let known: HashSet<&str> = expected.iter().map(|tensor| tensor.name.as_str()).collect();
+    let counts = counts(&expected);
+    for name in component.stored().map(|raw| raw.name()).filter(|name| !known.contains(name)) {
+        match beyond_config(name, &counts) {
+            Some(beyond) => report.beyond_config.push(beyond),
+            None => report.unknown.push(name.to_owned()),
+        }
+    }
     report
+}
+
+/// The language model's layers: those past the conditioning are never read, so that none can be missed.
+const LANGUAGE_LAYERS: &str = "model.language_model.layers";
+
+/// Returns how many entries each numbered list of modules has, such as `blocks`.
+fn counts(expected: &[ExpectedTensor]) -> HashMap<&str, u64> {
+    let mut counts = HashMap::new();
+    for (list, index) in expected.iter().flat_map(|tensor| numbered(&tensor.name)) {
+        let count = counts.entry(list).or_insert(0);
+        *count = index.saturating_add(1).max(*count);
+    }
+    counts.remove(LANGUAGE_LAYERS);
+    counts
+}
+
+/// Tells which list an unknown tensor would prolong; the outermost one.
+fn beyond_config(name: &str, counts: &HashMap<&str, u64>) -> Option<BeyondConfig> {
+    numbered(name).find_map(|(list, index)| {
+        let &count = counts.get(list)?;
+        (index >= count).then(|| BeyondConfig { tensor: name.to_owned(), list: list.to_owned(), count })
+    })
+}
+
+/// Returns every numbered step of a dotted name with what stands before it: `blocks.3.mlp.fc1.weight` has
+/// `("blocks", 3)`.
+fn numbered(name: &str) -> impl Iterator<Item = (&str, u64)> {
+    name.match_indices('.').filter_map(|(dot, _)| {
+        let step = name[dot + 1..].split('.').next().unwrap_or_default();
+        let digits = !step.is_empty() && step.bytes().all(|byte| byte.is_ascii_digit());
+        // More digits than fit are past the end of any list.
+        digits.then(|| (&name[..dot], step.parse().unwrap_or(u64::MAX)))
+    })
 }
 
 /// Tells whether a layout stores a tensor: the official converter drops what it recomputes or never reads.

@@ -13,12 +13,25 @@ use super::super::error::Error;
 pub struct TensorReport {
     /// Needed, but not stored.
     pub missing: Vec<String>,
+    /// Stored for a part that the config does not count: one of the two is wrong, and the values would be left out.
+    pub beyond_config: Vec<BeyondConfig>,
     /// Stored, but not known: left alone.
     pub unknown: Vec<String>,
     /// Stored in another shape.
     pub wrong_shape: Vec<ShapeMismatch>,
     /// Stored in another element type.
     pub wrong_dtype: Vec<DtypeMismatch>,
+}
+
+/// A tensor of a block, layer or stage past the last one that the config asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BeyondConfig {
+    /// The stored name.
+    pub tensor: String,
+    /// The stored name of the list that it belongs to.
+    pub list: String,
+    /// How many entries of the list the config asks for.
+    pub count: u64,
 }
 
 /// A tensor of unexpected shape.
@@ -46,7 +59,8 @@ pub struct DtypeMismatch {
 impl TensorReport {
     /// Tells whether the component can be used. Unknown tensors do no harm.
     pub fn is_usable(&self) -> bool {
-        self.missing.is_empty() && self.wrong_shape.is_empty() && self.wrong_dtype.is_empty()
+        let fits = self.missing.is_empty() && self.wrong_shape.is_empty() && self.wrong_dtype.is_empty();
+        fits && self.beyond_config.is_empty()
     }
 
     /// Turns differences that make a component unusable into an error.
@@ -69,8 +83,12 @@ impl TensorReport {
             .wrong_dtype
             .iter()
             .map(|mismatch| format!("{} is {}, expected {}", mismatch.tensor, mismatch.actual, mismatch.expected));
+        let beyond = self
+            .beyond_config
+            .iter()
+            .map(|beyond| format!("{} is stored, the config has {} {}", beyond.tensor, beyond.count, beyond.list));
         let unknown = self.unknown.iter().map(|name| format!("unknown {name}"));
-        missing.chain(shapes).chain(dtypes).chain(unknown).collect()
+        missing.chain(shapes).chain(dtypes).chain(beyond).chain(unknown).collect()
     }
 }
 

@@ -148,6 +148,52 @@ fn a_config_that_contradicts_the_weights_is_refused_with_names() {
 }
 
 #[test]
+fn weights_of_parts_that_the_config_does_not_count_are_refused() {
+    let video_vae = ComponentId::VideoVae;
+    for (layout, folder, key, list, id) in [
+        (Layout::Original, "FL2VA/transformer", "num_layers", "blocks", DIT),
+        (Layout::Original, "FL2VA/transformer", "token_refiner_num_layers", "token_refiner.blocks", DIT),
+        (Layout::Diffusers, "transformer", "num_layers", "transformer_blocks", DIT),
+        (Layout::Diffusers, "transformer", "num_refiner_layers", "token_refiner.refiner_blocks", DIT),
+        (Layout::Diffusers, "vae", "decoder_num_layers", "decoder.transformer_blocks", video_vae),
+    ] {
+        let (_dir, root) = tiny(layout);
+        edit(&root.join(folder).join("config.json"), |config| {
+            assert!(config[key].as_u64() > Some(1), "{key}");
+            config[key] = json!(1);
+        });
+        match Checkpoint::open(&root).unwrap().checked_component(id).unwrap_err() {
+            Error::Unfit { report, .. } => {
+                assert!(report.missing.is_empty() && report.unknown.is_empty(), "{report}");
+                assert!(report.beyond_config.iter().all(|beyond| beyond.list == list && beyond.count == 1), "{report}");
+                assert!(!report.beyond_config.is_empty());
+            }
+            other => panic!("{other}"),
+        }
+        let inspection = inspect(&root).unwrap();
+        assert!(!inspection.is_usable());
+        let page = inspection.to_string();
+        assert!(page.contains(&format!("is stored, the config has 1 {list}")), "{page}");
+    }
+}
+
+#[test]
+fn layers_past_the_conditioning_may_be_more_than_the_config_says() {
+    let (_dir, root) = tiny(Layout::Diffusers);
+    let shard = root.join("text_encoder/model.safetensors");
+    edit_header(&shard, |text| {
+        let at = text.find('{').unwrap() + 1;
+        let more =
+            r#""model.language_model.layers.99.mlp.up_proj.weight":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"#;
+        format!("{}{more}{}", &text[..at], &text[at..])
+    });
+    let inspection = inspect(&root).unwrap();
+    assert!(inspection.is_usable(), "{inspection}");
+    let text = inspection.components.iter().find(|c| c.component == ComponentId::TextEncoder).unwrap();
+    assert_eq!(text.report.unknown, ["model.language_model.layers.99.mlp.up_proj.weight"]);
+}
+
+#[test]
 fn configs_that_contradict_each_other_are_refused_together() {
     let (_dir, root) = tiny(Layout::Diffusers);
     edit(&root.join("transformer/config.json"), |config| config["text_dim"] = json!(64));
@@ -186,6 +232,7 @@ fn broken_settings_are_refused() {
     for (pointer, value, message) in [
         ("/geometry/canvas_multiple", json!(48), "canvas_multiple must be a positive multiple of 32"),
         ("/geometry/min_duration_seconds", json!(20.0), "0 < min <= max"),
+        ("/geometry/max_duration_seconds", json!(1e308), "0 < min <= max"),
         ("/defaults/num_inference_steps", json!(1), "must be in 2..=200"),
         ("/defaults", json!({}), "missing keys: defaults.num_frames, defaults.num_inference_steps"),
     ] {

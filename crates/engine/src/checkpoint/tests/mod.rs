@@ -1,6 +1,7 @@
 //! Opening, reading and refusing whole checkpoints.
 
 mod damage;
+mod files;
 mod opening;
 mod released;
 

@@ -1,10 +1,10 @@
 //! Where recipe, manifest and small files come from.
 
 use std::borrow::Cow;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::error::Error;
+use crate::files::{self, FileError, TABLE_LIMIT};
 
 /// The recipe, inside a golden folder.
 pub(super) const RECIPE: &str = "recipe.json";
@@ -60,7 +60,11 @@ impl Assets {
         match self {
             Self::Folder(folder) => {
                 let path = folder.join(checked(file)?);
-                Ok(fs::read(&path).map_err(Error::io("read", &path))?.into())
+                let bytes = files::read(&path, TABLE_LIMIT).map_err(|error| match error {
+                    FileError::Io { doing, source } => Error::io(doing, &path)(source),
+                    FileError::Problem(problem) => Error::golden(file, problem.to_string()),
+                })?;
+                Ok(bytes.into())
             }
             Self::Embedded => {
                 let found = EMBEDDED.iter().find(|(path, _)| *path == file);

@@ -190,7 +190,7 @@ fn a_broken_golden_folder_leaves_nothing_behind() {
     fs::copy(golden().join("recipe.json"), folder.join("recipe.json")).unwrap();
     let manifest = fs::read_to_string(golden().join(MANIFEST)).unwrap();
     fs::write(folder.join(MANIFEST), &manifest).unwrap();
-    assert!(matches!(attempt(), Error::Io { doing: "read", .. }));
+    assert!(matches!(attempt(), Error::Io { doing: "open", .. }));
     let escaping = manifest.replacen("original/FL2VA/model_index.json", "original/../../model_index.json", 1);
     fs::write(folder.join(MANIFEST), escaping).unwrap();
     assert!(attempt().to_string().contains("leaves the folder"));

@@ -106,11 +106,14 @@ pub(super) fn pixels_to_rgb8(
     for channel in 0..channels {
         for row in 0..frames * height {
             x.buffer.load(x_rows.offset(channel * frames * height + row), &mut line);
+            if line.iter().any(|v| !v.is_finite()) {
+                return Err(OpError::NotFinite { op: OP, name: "x" });
+            }
             let start = window.offset + row * width * channels + channel;
             let pixels = bytes[start..].iter_mut().step_by(channels);
             for (byte, v) in pixels.zip(&line) {
                 let level = (v * std[channel] + mean[channel]).clamp(0.0, 1.0) * 255.0;
-                // In range by the clamp; what is not a number becomes black.
+                // In range by the clamp.
                 *byte = level.round_ties_even() as u8;
             }
         }
@@ -183,9 +186,22 @@ mod tests {
     fn pixels_are_clamped_and_rounded_half_to_even() {
         let mut x = CPU.alloc(DType::F32, [3, 1, 1, 2].into()).unwrap();
         let half_level = |level: f32| level / 255.0;
-        CPU.write(&[half_level(0.5), half_level(1.5), -3.0, 7.0, half_level(2.5), f32::NAN], x.view_mut()).unwrap();
+        CPU.write(&[half_level(0.5), half_level(1.5), -3.0, 7.0, half_level(2.5), 0.0], x.view_mut()).unwrap();
         let mut y = CPU.alloc(DType::U8, [1, 1, 2, 3].into()).unwrap();
         CPU.pixels_to_rgb8(x.view(), [0.0; 3], [1.0; 3], y.view_mut()).unwrap();
         assert_eq!(CPU.read_bytes(y.view()).unwrap(), [0, 0, 2, 2, 255, 0]);
+    }
+
+    #[test]
+    fn pixels_that_are_not_finite_are_refused() {
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
+            for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                let mut x = CPU.alloc(dtype, [3, 1, 1, 2].into()).unwrap();
+                CPU.write(&[0.0, 0.0, 0.0, 0.0, 0.0, value], x.view_mut()).unwrap();
+                let mut y = CPU.alloc(DType::U8, [1, 1, 2, 3].into()).unwrap();
+                let error = CPU.pixels_to_rgb8(x.view(), [0.0; 3], [1.0; 3], y.view_mut()).unwrap_err();
+                assert_eq!(error.to_string(), "pixels_to_rgb8: x holds values that are not finite");
+            }
+        }
     }
 }

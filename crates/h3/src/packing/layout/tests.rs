@@ -250,8 +250,11 @@ fn grids_and_keyframes_that_cannot_be_packed_are_named() {
     }
     for side in [1 << 15, 1 << 30] {
         let huge = target(u32::MAX, side, side);
-        assert!(matches!(PackedLayout::new(&[], Conditions::None, huge), Err(LayoutError::TooManyRows(_))));
+        assert!(matches!(PackedLayout::new(&[], Conditions::None, huge), Err(LayoutError::TooManyRows { .. })));
     }
+    let wide = target(1, 2, 2 * PackedLayout::MAX_ROWS as u32);
+    let error = PackedLayout::new(&[], Conditions::None, wide).unwrap_err();
+    assert!(error.to_string().starts_with("packed sequence must have at most 4194304 rows, got 419"), "{error}");
 }
 
 fn any_reference() -> impl Strategy<Value = Reference> {
