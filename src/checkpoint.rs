@@ -60,7 +60,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn write_tiny(args: &TinyArgs) -> anyhow::Result<ExitCode> {
-    tiny::write_tiny(args.seed, args.layout, &args.out).context("could not write the checkpoint")?;
+    tiny::write_tiny(args.seed, args.layout, &args.out)?;
     output::line(format_args!(
         "wrote a tiny checkpoint of seed {} in the {} layout to {}",
         args.seed,
@@ -71,7 +71,7 @@ fn write_tiny(args: &TinyArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn explain(args: &InspectArgs) -> anyhow::Result<ExitCode> {
-    let inspection = inspect(&args.checkpoint).context("could not inspect the checkpoint")?;
+    let inspection = inspect(&args.checkpoint)?;
     if args.json {
         let json = serde_json::to_string_pretty(&inspection).context("could not write the inspection as JSON")?;
         output::line(format_args!("{json}"));

@@ -7,8 +7,11 @@ use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser;
 use clapboard_engine::video_vae::DecodePrecision;
 use clapboard_engine::{ComputeDtype, EngineConfig, MemoryBounds};
-use clapboard_h3::Partition;
+use clapboard_h3::{Partition, Task};
 use clapboard_media::Ffmpeg;
+
+/// The task that is built.
+const BUILT: Task = Task::T2va;
 
 /// Settings of the engine.
 #[derive(Debug, clap::Args)]
@@ -17,7 +20,7 @@ pub(crate) struct EngineArgs {
     /// The checkpoint's directory, in the original or the diffusers layout
     #[arg(long, env = "CLAPBOARD_CHECKPOINT", value_name = "DIR")]
     pub(crate) checkpoint: PathBuf,
-    /// Which transformer weights to load
+    /// Which transformer weights to load; only fl2va serves a task that is built
     #[arg(long, env = "CLAPBOARD_PARTITION", value_name = "PARTITION", default_value = "fl2va", value_parser = partition())]
     partition: Partition,
     /// What the text encoder and the transformer compute in
@@ -27,17 +30,25 @@ pub(crate) struct EngineArgs {
     #[arg(long, env = "CLAPBOARD_DECODE_PRECISION", value_name = "DTYPE", default_value = "f32",
           value_parser = decode_precision())]
     decode_precision: DecodePrecision,
-    /// Memory for attention scores at a time; it never changes a result
+    /// Memory for attention scores at a time; another bound may change the last digits of sums
     #[arg(long, env = "CLAPBOARD_ATTENTION_SCRATCH_MIB", value_name = "MIB", default_value_t = 256)]
     attention_scratch_mib: usize,
-    /// Memory for a feed-forward layer's inner activations at a time; it never changes a result
+    /// Memory for a feed-forward layer's inner activations at a time; another bound may change the last digits of sums
     #[arg(long, env = "CLAPBOARD_FEED_FORWARD_SCRATCH_MIB", value_name = "MIB", default_value_t = 512)]
     feed_forward_scratch_mib: usize,
 }
 
 impl EngineArgs {
     /// Checks the settings against each other.
+    ///
+    /// Errors: a sentence about the setting that cannot be.
     pub(crate) fn config(&self) -> anyhow::Result<EngineConfig> {
+        ensure!(
+            self.partition.tasks().contains(&BUILT),
+            "--partition {} serves no task that is built: {BUILT} needs {}",
+            self.partition,
+            BUILT.partition()
+        );
         let bytes = |name: &str, mebibytes: usize| {
             ensure!(mebibytes > 0, "{name} must be at least 1");
             mebibytes

@@ -1,5 +1,7 @@
 //! `clapboard generate`: one prompt to one MP4, without a server.
 
+mod estimate;
+mod flags;
 mod report;
 mod request;
 mod watch;
@@ -9,8 +11,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail};
-use clapboard_engine::{EngineHandle, GenerateError, Generation, GenerationReport, Stop};
+use anyhow::{Context, bail};
+use clapboard_engine::{EngineConfig, EngineHandle, GenerateError, Generation, GenerationReport, Stop};
 use clapboard_h3::GenerationSpec;
 use clapboard_media::{Ffmpeg, MuxReport};
 use clapboard_worker::MuxSink;
@@ -21,8 +23,9 @@ use crate::engine_args::{EngineArgs, MediaArgs};
 use crate::generate::report::Report;
 use crate::generate::request::RequestArgs;
 use crate::generate::watch::{Screen, StopSwitch, Watch};
-use crate::interrupt::Interrupts;
+use crate::interrupt::{Interrupts, Stopped};
 use crate::output;
+use crate::profile::read_profile;
 
 /// How long ffmpeg may take to finish the file after its last frame.
 const ENCODE_TIMEOUT: Duration = Duration::from_secs(600);
@@ -31,7 +34,7 @@ const DRAW_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Generate one video without a server
 ///
-/// Ctrl-C stops at the next block and leaves nothing behind.
+/// Needs --size or --aspect-ratio. Ctrl-C stops at the next block, leaves nothing behind and exits with 130.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -40,7 +43,7 @@ pub(crate) struct Args {
     media: MediaArgs,
     #[command(flatten)]
     request: RequestArgs,
-    /// The MP4 to write
+    /// The MP4 to write; its name ends in .mp4
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     output: PathBuf,
     /// Overwrite the output if it is there
@@ -52,34 +55,45 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let job = Job::try_from(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .context("could not start the runtime")?;
-    runtime.block_on(generate(args))
+    let result = runtime.block_on(generate(job));
+    // An engine that still loads only reads, and is not waited for.
+    runtime.shutdown_background();
+    result.map(|()| ExitCode::SUCCESS)
 }
 
-async fn generate(args: Args) -> anyhow::Result<ExitCode> {
+/// One generation, checked as far as that goes without weights.
+struct Job {
+    config: EngineConfig,
+    ffmpeg: Ffmpeg,
+    spec: Arc<GenerationSpec>,
+    output: PathBuf,
+    as_json: bool,
+}
+
+impl TryFrom<Args> for Job {
+    type Error = anyhow::Error;
+
+    /// Errors: a sentence about the first option that cannot be.
+    fn try_from(args: Args) -> anyhow::Result<Self> {
+        check_output(&args.output, args.force)?;
+        let config = args.engine.config()?;
+        let ffmpeg = args.media.find()?;
+        let spec = args.request.resolve(&read_profile(&config)?)?;
+        Ok(Self { config, ffmpeg, spec: Arc::new(spec), output: args.output, as_json: args.json })
+    }
+}
+
+async fn generate(job: Job) -> anyhow::Result<()> {
+    let Job { config, ffmpeg, spec, output, as_json } = job;
     let started = Instant::now();
-    check_output(&args.output, args.force)?;
-    let ffmpeg = args.media.find()?;
-    let config = args.engine.config()?;
     let mut interrupts = Interrupts::listen()?;
 
-    output::error_line(format_args!("loading {}", config.checkpoint.display()));
-    let loading = spawn_blocking({
-        let config = config.clone();
-        move || EngineHandle::start(config)
-    });
-    let engine = tokio::select! {
-        loaded = loading => loaded.context("loading the engine was interrupted")??,
-        // The loading thread only reads, so the process may end under it.
-        signal = interrupts.next() => bail!("stopped by {signal} while loading"),
-    };
-    let load_seconds = started.elapsed().as_secs_f64();
-
-    let spec = Arc::new(args.request.resolve(engine.profile())?);
     output::error_line(format_args!(
         "{} {}, {} frames ({:.3} s), {} forwards, seed {}",
         spec.task,
@@ -89,10 +103,21 @@ async fn generate(args: Args) -> anyhow::Result<ExitCode> {
         spec.forwards(),
         spec.seed
     ));
-    let (run, file) = generate_file(&engine, &spec, &ffmpeg, &args.output, interrupts).await?;
+    output::error_line(format_args!("loading {}", config.checkpoint.display()));
+    let loading = spawn_blocking({
+        let config = config.clone();
+        move || EngineHandle::start(config)
+    });
+    let engine = tokio::select! {
+        loaded = loading => loaded.context("loading the engine was interrupted")??,
+        signal = interrupts.next() => return Err(Stopped(signal).into()),
+    };
+    let load_seconds = started.elapsed().as_secs_f64();
+
+    let (run, file) = generate_file(&engine, &spec, &ffmpeg, &output, interrupts).await?;
 
     let report = Report {
-        output: &args.output,
+        output: &output,
         spec: &spec,
         dtype: config.dtype,
         run: &run,
@@ -101,12 +126,12 @@ async fn generate(args: Args) -> anyhow::Result<ExitCode> {
         total_seconds: started.elapsed().as_secs_f64(),
         peak_memory_bytes: clapboard_worker::peak_memory_bytes(),
     };
-    if args.json {
+    if as_json {
         output::line(format_args!("{}", report.json()));
     } else {
         output::line(format_args!("{report}"));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Runs the engine into ffmpeg and waits for the finished file; whatever goes wrong, no file is left.
@@ -135,15 +160,17 @@ async fn generate_file(
         }),
     );
 
+    let mut stopped_by = None;
     let mut screen = Screen::new();
     let mut draw = tokio::time::interval(DRAW_INTERVAL);
     let result = loop {
         tokio::select! {
             result = &mut ended => break result.context("the engine's thread has ended")?,
             _ = draw.tick() => screen.draw(&watch),
-            signal = interrupts.next(), if !stop.is_set() => {
+            signal = interrupts.next(), if stopped_by.is_none() => {
                 screen.say(&format!("{signal}: stopping at the next block"));
                 stop.set();
+                stopped_by = Some(signal);
             }
         }
     };
@@ -153,9 +180,9 @@ async fn generate_file(
         Ok(run) => run,
         Err(error) => {
             spawn_blocking(move || sink.abort()).await.context("could not remove the unfinished file")?;
-            return Err(match error {
-                GenerateError::Stopped(Stop::Cancelled) => anyhow!("stopped, nothing was written"),
-                error => anyhow::Error::new(error).context("could not generate the video"),
+            return Err(match (error, stopped_by) {
+                (GenerateError::Stopped(Stop::Cancelled), Some(signal)) => Stopped(signal).into(),
+                (error, _) => anyhow::Error::new(error).context("could not generate the video"),
             });
         }
     };
@@ -169,6 +196,9 @@ fn check_output(output: &Path, force: bool) -> anyhow::Result<()> {
     let folder = folder_of(output);
     if output.file_name().is_none() || output.is_dir() {
         bail!("output {} is not a file name", output.display());
+    }
+    if !output.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("mp4")) {
+        bail!("output {} does not end in .mp4, and an MP4 is all that is written", output.display());
     }
     if !folder.is_dir() {
         bail!("output {}: there is no directory {}", output.display(), folder.display());

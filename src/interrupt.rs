@@ -1,9 +1,42 @@
 //! The signals that ask a process to end.
 
-use std::process;
+use std::{fmt, process};
 
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// A signal that asks the process to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interrupt {
+    /// SIGTERM, as supervisors send it.
+    Terminate,
+    /// SIGINT, as Ctrl-C sends it.
+    Interrupt,
+}
+
+impl Interrupt {
+    /// The exit code that a shell reports for a process which this signal ended.
+    pub(crate) fn exit_code(self) -> u8 {
+        match self {
+            Self::Terminate => 143,
+            Self::Interrupt => 130,
+        }
+    }
+}
+
+impl fmt::Display for Interrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Terminate => "SIGTERM",
+            Self::Interrupt => "SIGINT",
+        })
+    }
+}
+
+/// Says that a signal ended the work before its result.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped by {0}, nothing was written")]
+pub(crate) struct Stopped(pub(crate) Interrupt);
 
 /// Hears SIGTERM and SIGINT from its making on.
 #[derive(Debug)]
@@ -19,26 +52,25 @@ impl Interrupts {
         Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
     }
 
-    /// Waits for the next signal and returns its name.
-    pub(crate) async fn next(&mut self) -> &'static str {
+    /// Waits for the next signal.
+    pub(crate) async fn next(&mut self) -> Interrupt {
         tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => Interrupt::Terminate,
+            _ = self.interrupt.recv() => Interrupt::Interrupt,
         }
     }
 
     /// Ends the process at the next signal, whatever still runs.
     pub(crate) fn exit_at_the_next(mut self) {
         tokio::spawn(async move {
-            let name = self.next().await;
-            tracing::warn!(signal = name, "second signal: exiting at once");
-            exit();
+            let signal = self.next().await;
+            tracing::warn!(%signal, "second signal: exiting at once");
+            exit(signal);
         });
     }
 }
 
 #[expect(clippy::disallowed_methods, reason = "whoever signals twice wants no destructor to be waited for")]
-fn exit() -> ! {
-    // As a shell reports a process that SIGINT ended.
-    process::exit(130)
+fn exit(signal: Interrupt) -> ! {
+    process::exit(signal.exit_code().into())
 }

@@ -1,7 +1,6 @@
 //! How much is logged, and in which form.
 
-use anyhow::Context;
-use clapboard_telemetry::LogFormat;
+use clapboard_telemetry::{Error, LogFormat};
 
 /// Settings of the log, which goes to standard error.
 #[derive(Debug, clap::Args)]
@@ -17,8 +16,9 @@ pub(crate) struct LogArgs {
 
 impl LogArgs {
     /// Starts logging, by `default_filter` unless a setting says otherwise.
-    pub(crate) fn init(&self, default_filter: &str) -> anyhow::Result<()> {
+    ///
+    /// Errors: those of [`clapboard_telemetry::init`].
+    pub(crate) fn init(&self, default_filter: &str) -> Result<(), Error> {
         clapboard_telemetry::init(self.log.as_deref().unwrap_or(default_filter), self.log_format)
-            .context("could not start logging")
     }
 }

@@ -9,6 +9,7 @@ mod generate;
 mod interrupt;
 mod log_args;
 mod output;
+mod profile;
 mod serve;
 mod verify;
 
@@ -16,6 +17,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::interrupt::Stopped;
 use crate::log_args::LogArgs;
 
 /// Clapboard turns a prompt into an MP4 with MiniMax-H3: a durable job queue, and the engine behind it.
@@ -41,11 +43,23 @@ fn main() -> ExitCode {
     match run(cli) {
         Ok(code) => code,
         Err(error) => {
-            // `{:#}` prints the whole chain of causes on one line.
-            output::error_line(format_args!("clapboard: {error:#}"));
-            ExitCode::FAILURE
+            output::error_line(format_args!("clapboard: {}", causes(&error)));
+            error.downcast_ref().map_or(ExitCode::FAILURE, |Stopped(signal)| signal.exit_code().into())
         }
     }
+}
+
+/// Joins an error with its causes on one line, each said once: some errors repeat their cause in their own words.
+fn causes(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
@@ -78,6 +92,12 @@ mod tests {
     #[test]
     fn the_arguments_are_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn each_cause_is_told_once() {
+        let error = anyhow::anyhow!("no level").context("bad filter: no level").context("could not start");
+        assert_eq!(causes(&error), "could not start: bad filter: no level");
     }
 
     #[test]

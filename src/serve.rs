@@ -13,7 +13,6 @@ use clapboard_api::{AppState, Readiness, ServiceState};
 use clapboard_blob::DiskBlob;
 use clapboard_dispatch::MemoryDispatch;
 use clapboard_engine::EngineHandle;
-use clapboard_engine::checkpoint::Checkpoint;
 use clapboard_h3::ModelProfile;
 use clapboard_jobs::{Blob, Dispatch, Store, SystemClock, WorkerId};
 use clapboard_scheduler::{Scheduler, take_back_from_dead};
@@ -30,6 +29,7 @@ use self::config::Config;
 use self::data_dir::DataDir;
 use crate::interrupt::Interrupts;
 use crate::output;
+use crate::profile::read_profile;
 
 /// How long the requests in flight and the last writes get, beyond the worker's own time to drain.
 const CLOSING_TIME: Duration = Duration::from_secs(10);
@@ -39,18 +39,19 @@ type Ended = (&'static str, anyhow::Result<()>);
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let config = Config::try_from(args)?;
+    // Requests are accepted while the weights still load; a checkpoint that serves nothing leaves no data directory.
+    let profile = read_profile(&config.engine)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("could not start the runtime")?;
-    let result = runtime.block_on(serve(config));
+    let result = runtime.block_on(serve(config, profile));
     // An engine that still loads, or hangs, is not waited for: nothing of a job is lost with it.
     runtime.shutdown_background();
     result.map(|()| ExitCode::SUCCESS)
 }
 
-async fn serve(config: Config) -> anyhow::Result<()> {
+async fn serve(config: Config, profile: ModelProfile) -> anyhow::Result<()> {
     let mut interrupts = Interrupts::listen()?;
     let data = DataDir::open(&config.data)?;
-    let profile = Arc::new(read_profile(&config).await?);
     let store = SqliteStore::open(&data.jobs(), config.policy.clone(), Arc::new(SystemClock)).await;
     let store = Arc::new(store.context("could not open the job store")?);
     let blob: Arc<dyn Blob> = Arc::new(DiskBlob::open(&data.media()).await.context("could not open the media store")?);
@@ -68,7 +69,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         store: Arc::clone(&store) as Arc<dyn Store>,
         dispatch: Arc::clone(&dispatch),
         blob: Arc::clone(&blob),
-        profile,
+        profile: Arc::new(profile),
         readiness: readiness.clone(),
         options: Arc::new(config.api.clone()),
         tasks: tasks.clone(),
@@ -93,7 +94,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 
     let outcome = tokio::select! {
         signal = interrupts.next() => {
-            tracing::info!(signal, "draining; a second signal exits at once");
+            tracing::info!(%signal, "draining; a second signal exits at once");
             Ok(())
         }
         Some(ended) = parts.join_next() => Err(unexpected_end(ended, &readiness)),
@@ -106,13 +107,6 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         closing.unwrap_or_else(|_| Err(anyhow!("the service did not drain in time; its job runs again later")));
     store.close().await;
     outcome.and(closed).inspect(|()| tracing::info!("drained"))
-}
-
-/// Reads what the checkpoint serves, so that requests are accepted while its weights still load.
-async fn read_profile(config: &Config) -> anyhow::Result<ModelProfile> {
-    let (directory, partition) = (config.engine.checkpoint.clone(), config.engine.partition);
-    let reading = spawn_blocking(move || Checkpoint::open(&directory)?.profile(&[partition]));
-    reading.await.context("reading the checkpoint was interrupted")?.context("could not read the checkpoint")
 }
 
 /// What the worker shares with the rest.

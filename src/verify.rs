@@ -1,5 +1,6 @@
 //! `clapboard verify`: the engine against the golden files.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,7 +12,7 @@ use crate::output;
 /// Compare every stage of the engine with golden files of the reference implementation
 ///
 /// The weights are made from the folder's recipe and loaded in both released layouts. Prints one line per stage; exits
-/// with 1 when one is outside its tolerance.
+/// with 1 when one is outside its tolerance, or when nothing was compared.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The folder of golden files, with its recipe.json, requests.json, tokenizer and configs
@@ -20,7 +21,7 @@ pub(crate) struct Args {
     /// Verify one case only
     #[arg(long, value_name = "NAME")]
     case: Option<String>,
-    /// Fail also when there are cases of tasks that are not built
+    /// Fail also when there are cases or stages of what is not built
     #[arg(long)]
     strict: bool,
 }
@@ -29,19 +30,73 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     ensure!(args.golden.is_dir(), "there is no folder {} of golden files", args.golden.display());
     let scratch = tempfile::tempdir().context("could not make a folder for the checkpoints")?;
     let options = Options { golden: args.golden, case: args.case, scratch: scratch.path().to_owned() };
-    output::line(format_args!(
-        "{:<28} {:<10} {:<44} {:>10}  {:<22} result",
-        "case", "layout", "stage", "error", "tolerance"
-    ));
-    let summary = verify::run(&options, &mut |line| output::line(format_args!("{}", row(&line))))
-        .context("could not verify the engine")?;
+    let mut table = Table::default();
+    let summary = verify::run(&options, &mut |line| table.add(&line))?;
+    table.end();
     output::line(format_args!("{} passed, {} failed, {} unbuilt", summary.passed, summary.failed, summary.unbuilt));
+    ensure!(summary.passed + summary.failed > 0, "nothing was compared");
     Ok(if is_good(&summary, args.strict) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A run that compared nothing proves nothing.
 fn is_good(summary: &Summary, strict: bool) -> bool {
-    summary.failed == 0 && (!strict || summary.unbuilt == 0) && summary.passed + summary.unbuilt > 0
+    summary.passed > 0 && summary.failed == 0 && (!strict || summary.unbuilt == 0)
+}
+
+/// The stages as they are told, and what has to be told again at the end.
+#[derive(Debug, Default)]
+struct Table {
+    has_head: bool,
+    failed: Vec<String>,
+    /// The stages of each case that are not built; those of both layouts are the same.
+    unbuilt: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Table {
+    /// Prints a stage, the first one below the head.
+    fn add(&mut self, line: &Line) {
+        if !self.has_head {
+            self.has_head = true;
+            output::line(format_args!(
+                "{:<28} {:<10} {:<44} {:>10}  {:<22} result",
+                "case", "layout", "stage", "error", "tolerance"
+            ));
+        }
+        let row = row(line);
+        output::line(format_args!("{row}"));
+        match line.outcome {
+            Outcome::Passed => {}
+            Outcome::Failed => self.failed.push(row),
+            Outcome::Unbuilt => {
+                self.unbuilt.entry(line.case.clone()).or_default().insert(line.stage.clone());
+            }
+        }
+    }
+
+    /// Prints again what did not pass, so that nobody has to look for it.
+    fn end(&self) {
+        for text in self.again() {
+            output::line(format_args!("{text}"));
+        }
+    }
+
+    /// The lines of the end, each list below an empty line and its name.
+    fn again(&self) -> Vec<String> {
+        let unbuilt = |(case, stages): (&String, &BTreeSet<String>)| {
+            let stages: Vec<&str> = stages.iter().map(String::as_str).collect();
+            format!("{case}: {}", stages.join(", "))
+        };
+        let lists = [("failed", self.failed.clone()), ("unbuilt", self.unbuilt.iter().map(unbuilt).collect())];
+        let mut lines = Vec::new();
+        for (name, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
+            lines.extend([String::new(), format!("{name}:")]);
+            lines.extend(list.into_iter().map(|line| format!("  {line}")));
+        }
+        if !lines.is_empty() {
+            lines.push(String::new());
+        }
+        lines
+    }
 }
 
 fn row(line: &Line) -> String {
@@ -68,18 +123,33 @@ mod tests {
         assert!(!is_good(&summary(3, 0, 2), true));
         assert!(!is_good(&summary(3, 1, 0), false));
         assert!(!is_good(&summary(0, 0, 0), false));
+        assert!(!is_good(&summary(0, 0, 2), false), "nothing was compared");
+    }
+
+    fn line(case: &str, layout: &'static str, stage: &str, outcome: Outcome) -> Line {
+        let (case, stage) = (case.to_owned(), stage.to_owned());
+        Line { case, layout: Some(layout), stage, error: None, tolerance: None, outcome }
+    }
+
+    #[test]
+    fn what_did_not_pass_is_told_again_at_the_end() {
+        let mut table = Table::default();
+        assert!(table.again().is_empty());
+        let failed = line("t2va", "original", "noise", Outcome::Failed);
+        table.add(&failed);
+        table.add(&line("t2va", "original", "sigmas", Outcome::Passed));
+        for layout in ["original", "diffusers"] {
+            table.add(&line("vae", layout, "encode.moments", Outcome::Unbuilt));
+            table.add(&line("vae", layout, "encode.latents", Outcome::Unbuilt));
+        }
+        let expected = ["", "failed:", &format!("  {}", row(&failed))];
+        assert_eq!(table.again()[..3], expected);
+        assert_eq!(table.again()[3..], ["", "unbuilt:", "  vae: encode.latents, encode.moments", ""]);
     }
 
     #[test]
     fn a_stage_that_nobody_reached_says_so() {
-        let line = Line {
-            case: "t2va".to_owned(),
-            layout: Some("original"),
-            stage: "noise".to_owned(),
-            error: None,
-            tolerance: None,
-            outcome: Outcome::Failed,
-        };
+        let line = line("t2va", "original", "noise", Outcome::Failed);
         assert!(row(&line).ends_with("FAIL: never reached"), "{}", row(&line));
     }
 }

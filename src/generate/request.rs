@@ -5,6 +5,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clapboard_h3::{GenerationSpec, ModelProfile, Recipe, VideoRequest};
 use uuid::Uuid;
 
+use crate::generate::flags::told_by_flag;
+
 /// What to generate. What is left out follows from the checkpoint.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Video")]
@@ -15,10 +17,10 @@ pub(crate) struct RequestArgs {
     /// The task by name; only t2va is built
     #[arg(long)]
     task: Option<String>,
-    /// The canvas as WIDTHxHEIGHT, floored to multiples of 32; it carries its own ratio
+    /// The canvas as WIDTHxHEIGHT, floored to multiples of 32; it carries its own ratio. This or --aspect-ratio is needed
     #[arg(long, value_name = "WxH", conflicts_with_all = ["width", "height"])]
     size: Option<String>,
-    /// The ratio of width to height: 21:9, 16:9, 4:3, 1:1, 3:4, 9:16, or the equal decimal
+    /// The ratio of width to height: 21:9, 16:9, 4:3, 1:1, 3:4, 9:16, or the equal decimal. This or --size is needed
     #[arg(long, value_name = "RATIO")]
     aspect_ratio: Option<String>,
     /// The width in pixels; needs --height and --aspect-ratio
@@ -73,7 +75,7 @@ impl RequestArgs {
             recipe: Some(self.recipe),
             ..VideoRequest::default()
         };
-        request.resolve(profile, random_seed()).map_err(|invalid| anyhow!("this cannot be generated: {invalid}"))
+        request.resolve(profile, random_seed()).map_err(|invalid| anyhow!("{}", told_by_flag(&invalid)))
     }
 }
 

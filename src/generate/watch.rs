@@ -11,6 +11,7 @@ use clapboard_jobs::{Phase, Progress as RunProgress};
 use clapboard_worker::Meter;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::generate::estimate::Estimate;
 use crate::output;
 
 /// The least time between two lines about one phase.
@@ -72,6 +73,7 @@ impl Progress for Watch {
 /// Standard error as a place for progress.
 pub(crate) struct Screen {
     started: Instant,
+    estimate: Estimate,
     /// On a terminal.
     bar: Option<ProgressBar>,
     /// Elsewhere: what was said last, and when.
@@ -86,7 +88,7 @@ impl Screen {
             bar.set_style(style.expect("the template is a constant that a test parses").progress_chars("=> "));
             bar
         });
-        Self { started: Instant::now(), bar, last_line: None }
+        Self { started: Instant::now(), estimate: Estimate::default(), bar, last_line: None }
     }
 
     /// Shows how far the run has come.
@@ -98,12 +100,13 @@ impl Screen {
 
     fn show(&mut self, progress: &RunProgress) {
         let elapsed = self.started.elapsed();
+        let left = self.estimate.left(progress, elapsed);
         if let Some(bar) = &self.bar {
             bar.set_position(progress.percent.into());
-            bar.set_message(describe(progress, elapsed));
+            bar.set_message(describe(progress, elapsed, left));
         } else if self.is_due(progress) {
             self.last_line = Some((progress.phase, progress.step, Instant::now()));
-            output::error_line(format_args!("{:>3} %  {}", progress.percent, describe(progress, elapsed)));
+            output::error_line(format_args!("{:>3} %  {}", progress.percent, describe(progress, elapsed, left)));
         }
     }
 
@@ -134,21 +137,16 @@ impl Screen {
 }
 
 /// Says phase, step, and when it may be over.
-fn describe(progress: &RunProgress, elapsed: Duration) -> String {
+fn describe(progress: &RunProgress, elapsed: Duration, left: Option<Duration>) -> String {
     let mut text = progress.phase.as_str().to_owned();
     if progress.total_steps > 0 {
         text.push_str(&format!(" {}/{}", progress.step, progress.total_steps));
     }
     text.push_str(&format!("  {} gone", clock(elapsed)));
-    if let Some(left) = left(progress.percent, elapsed) {
+    if let Some(left) = left {
         text.push_str(&format!(", about {} left", clock(left)));
     }
     text
-}
-
-/// The time left if the rest goes as fast as what is done; none before anything is.
-fn left(percent: u8, elapsed: Duration) -> Option<Duration> {
-    (percent > 0).then(|| elapsed * u32::from(100 - percent.min(100)) / u32::from(percent))
 }
 
 /// Hours, minutes and seconds.
@@ -173,14 +171,14 @@ mod tests {
 
     #[test]
     fn phase_step_and_time_left_are_told() {
-        let told = describe(&progress(20, 12), Duration::from_secs(100));
+        let told = describe(&progress(20, 12), Duration::from_secs(100), Some(Duration::from_secs(400)));
         assert_eq!(told, "denoise 12/49  1:40 gone, about 6:40 left");
-        assert_eq!(describe(&RunProgress::START, Duration::from_secs(1)), "prepare  0:01 gone");
+        assert_eq!(describe(&RunProgress::START, Duration::from_secs(1), None), "prepare  0:01 gone");
     }
 
     #[test]
     fn lines_come_at_new_phases_and_not_at_every_step() {
-        let mut screen = Screen { started: Instant::now(), bar: None, last_line: None };
+        let mut screen = Screen { started: Instant::now(), estimate: Estimate::default(), bar: None, last_line: None };
         assert!(screen.is_due(&progress(20, 12)));
         screen.last_line = Some((Phase::Denoise, 12, Instant::now()));
         assert!(!screen.is_due(&progress(20, 13)));

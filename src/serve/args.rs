@@ -33,8 +33,9 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "HTTP")]
 pub(super) struct HttpArgs {
-    /// The address to listen on; port 0 takes a free one
-    #[arg(long, env = "CLAPBOARD_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8000")]
+    /// The address to listen on, such as 127.0.0.1:8000; port 0 takes a free one
+    #[arg(long, env = "CLAPBOARD_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8000",
+          value_parser = address)]
     pub(super) listen: SocketAddr,
     /// Say twice to listen beyond this machine, where anybody may use the service: it knows no keys yet
     /// [as an environment variable: 2]
@@ -134,4 +135,9 @@ pub(super) struct SweepArgs {
     #[arg(long, env = "CLAPBOARD_ORPHAN_AGE", value_name = "DURATION", default_value = "24h",
           value_parser = duration::parse)]
     pub(super) orphan_age: Duration,
+}
+
+/// Reads an address and a port; names are not looked up, since one may stand for several addresses.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("{text:?} is not an address and a port such as 127.0.0.1:8000"))
 }

@@ -61,9 +61,13 @@ impl TryFrom<Args> for Config {
     fn try_from(args: Args) -> anyhow::Result<Self> {
         let Args { engine, media, http, jobs, sweeps } = args;
         if !http.listen.ip().is_loopback() && http.no_auth < 2 {
+            let advice = match http.no_auth {
+                0 => "listen on 127.0.0.1, or say --no-auth twice",
+                _ => "--no-auth was said once; say it twice, or listen on 127.0.0.1",
+            };
             bail!(
                 "--listen {} is reachable from other machines, and this service knows no keys: anybody there could use \
-                 it; listen on 127.0.0.1, or say --no-auth twice",
+                 it; {advice}",
                 http.listen
             );
         }
@@ -152,9 +156,8 @@ mod tests {
 
     #[test]
     fn other_machines_are_let_in_only_when_it_is_said_twice() {
-        for timid in [&["--listen", "0.0.0.0:8000"][..], &["--listen", "[::]:8000", "--no-auth"]] {
-            assert!(refusal(timid).contains("say --no-auth twice"), "{timid:?}");
-        }
+        assert!(refusal(&["--listen", "0.0.0.0:8000"]).contains("say --no-auth twice"));
+        assert!(refusal(&["--listen", "[::]:8000", "--no-auth"]).contains("--no-auth was said once; say it twice"));
         assert!(config(&["--listen", "0.0.0.0:8000", "--no-auth", "--no-auth"]).is_ok());
         assert!(config(&["--listen", "[::1]:8000"]).is_ok());
     }
@@ -167,6 +170,21 @@ mod tests {
         assert!(refused.contains("--max-attempts: a job needs at least one attempt"), "{refused}");
         assert!(refusal(&["--max-body-mib", "0"]).contains("--max-body-mib must be from 1 to 1024, got 0"));
         assert!(refusal(&["--attention-scratch-mib", "0"]).contains("--attention-scratch-mib must be at least 1"));
+    }
+
+    #[test]
+    fn an_address_is_asked_for_by_example() {
+        for text in ["8000", "localhost:8000", "127.0.0.1"] {
+            let refused = refusal(&["--listen", text]);
+            let expected = format!("{text:?} is not an address and a port such as 127.0.0.1:8000");
+            assert!(refused.contains(&expected), "{refused}");
+        }
+    }
+
+    #[test]
+    fn weights_of_tasks_that_are_not_built_are_refused() {
+        let refused = refusal(&["--partition", "ref2va"]);
+        assert_eq!(refused, "--partition ref2va serves no task that is built: t2va needs fl2va");
     }
 
     #[test]

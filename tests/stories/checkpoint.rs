@@ -20,6 +20,8 @@ fn a_tiny_checkpoint_of_either_layout_is_complete() {
         let inspection: Value = serde_json::from_slice(&inspected.stdout).unwrap();
         assert_eq!(inspection["layout"], layout);
         assert_eq!(inspection["partitions"], serde_json::json!(["fl2va", "ref2va"]));
+        let told = clapboard().args(["checkpoint", "inspect"]).arg(&checkpoint).output().unwrap();
+        assert!(told.stdout.ends_with(b"\ncheckpoint is complete\n"), "{told:?}");
         let again = tiny.output().unwrap();
         assert_eq!(again.status.code(), Some(1));
         assert!(String::from_utf8_lossy(&again.stderr).contains("is not empty"), "{again:?}");
@@ -43,5 +45,5 @@ fn a_truncated_weight_file_is_told_by_name() {
     let told = String::from_utf8_lossy(&inspected.stdout);
     assert_eq!(inspected.status.code(), Some(1), "{told}");
     assert!(told.contains(&*weights.file_name().unwrap().to_string_lossy()), "{told}");
-    assert!(told.contains("cannot be served"), "{told}");
+    assert!(told.ends_with("\ncheckpoint cannot be served\n"), "{told}");
 }

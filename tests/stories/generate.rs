@@ -78,17 +78,42 @@ fn the_rules_are_those_of_the_api() {
     let (checkpoint, output) = (folder.path().join("checkpoint"), folder.path().join("video.mp4"));
     tiny_checkpoint(&checkpoint);
     let cases: [(&[&str], &str); 4] = [
-        (&["--steps", "1"], "num_inference_steps counts sigma points and must be between 2 and 200, got 1"),
-        (&["--quality", "best"], "quality must be one of lossless, high, got \"best\""),
-        (&["--task", "fl2va"], "task fl2va is not run here: this server runs t2va"),
-        (&["--flow-shift", "inf"], "flow_shift"),
+        (&["--steps", "1"], "--steps counts sigma points and must be between 2 and 200, got 1"),
+        (&["--quality", "best"], "--quality must be one of lossless, high, got \"best\""),
+        (&["--task", "fl2va"], "--task: task fl2va is not run here: this server runs t2va"),
+        (&["--flow-shift", "inf"], "--flow-shift: shift must be finite and positive, got inf"),
     ];
     for (options, rule) in cases {
         let refused = generate(&checkpoint, &output).args(options).output().unwrap();
         let told = String::from_utf8_lossy(&refused.stderr);
-        assert!(refused.status.code() == Some(1) && told.contains(rule), "{options:?}: {told}");
+        assert_eq!((refused.status.code(), told.as_ref()), (Some(1), format!("clapboard: {rule}\n").as_str()));
     }
     assert!(!output.exists());
+}
+
+#[test]
+fn a_request_is_refused_before_any_weights_are_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoint, output) = (folder.path().join("checkpoint"), folder.path().join("video.mp4"));
+    tiny_checkpoint(&checkpoint);
+    for file in files_below(&checkpoint) {
+        if file.extension().is_some_and(|extension| extension == "safetensors") {
+            fs::remove_file(checkpoint.join(file)).unwrap();
+        }
+    }
+    let refused = generate(&checkpoint, &output).args(["--steps", "1"]).output().unwrap();
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(told.starts_with("clapboard: --steps counts sigma points"), "{told}");
+}
+
+#[test]
+fn only_an_mp4_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["video.avi", "video", ".mp4"] {
+        let refused = generate(folder.path(), &folder.path().join(name)).output().unwrap();
+        let told = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(1) && told.contains("does not end in .mp4"), "{name}: {told}");
+    }
 }
 
 #[test]
@@ -105,7 +130,7 @@ fn an_interrupt_stops_at_the_next_block_and_leaves_nothing() {
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let status = until("the process to end", || child.try_wait().unwrap());
     let told = fs::read_to_string(&stderr).unwrap();
-    assert_eq!(status.code(), Some(1), "{told}");
-    assert!(told.contains("stopped, nothing was written"), "{told}");
+    assert_eq!(status.code(), Some(130), "as a shell reports SIGINT: {told}");
+    assert!(told.contains("stopped by SIGINT, nothing was written"), "{told}");
     assert!(files_below(&out).is_empty());
 }

@@ -46,7 +46,43 @@ fn the_open_network_is_served_only_when_it_is_said_twice() {
     let mut serve = clapboard();
     serve.arg("serve").arg("--checkpoint").arg(folder.path()).arg("--data").arg(folder.path().join("data"));
     let refusal = refused(&serve.args(["--listen", "0.0.0.0:0", "--no-auth"]).output().unwrap());
-    assert!(refusal.contains("say --no-auth twice"), "{refusal}");
+    assert!(refusal.contains("--no-auth was said once; say it twice"), "{refusal}");
+}
+
+#[test]
+fn weights_of_tasks_that_are_not_built_are_refused_before_they_are_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, video) = (folder.path().join("data"), folder.path().join("video.mp4"));
+    let mut serve = clapboard();
+    serve.arg("serve").arg("--data").arg(&data);
+    let mut generate = clapboard();
+    generate.args(["generate", "--prompt", "x", "--size", "32x32", "-o"]).arg(&video);
+    for command in [&mut serve, &mut generate] {
+        command.arg("--checkpoint").arg(folder.path()).args(["--partition", "ref2va"]);
+        let refusal = refused(&command.output().unwrap());
+        let expected = "clapboard: --partition ref2va serves no task that is built: t2va needs fl2va\n";
+        assert_eq!(refusal, expected);
+    }
+    assert!(!data.exists());
+}
+
+#[test]
+fn a_checkpoint_that_is_not_there_is_told_once_and_leaves_no_data_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoint, data) = (folder.path().join("nosuch"), folder.path().join("data"));
+    let mut serve = clapboard();
+    serve.arg("serve").arg("--checkpoint").arg(&checkpoint).arg("--data").arg(&data);
+    let refusal = refused(&serve.output().unwrap());
+    let expected = format!("clapboard: could not open {}: No such file or directory", checkpoint.display());
+    assert!(refusal.starts_with(&expected), "{refusal}");
+    assert!(!data.exists());
+}
+
+#[test]
+fn a_broken_log_filter_is_told_once() {
+    let refusal = refused(&clapboard().args(["--log", "bogus=x", "checkpoint", "inspect", "."]).output().unwrap());
+    assert_eq!(refusal.matches("error parsing level filter").count(), 1, "{refusal}");
+    assert!(refusal.starts_with("clapboard: log filter directive \"bogus=x\" is not valid: "), "{refusal}");
 }
 
 #[test]
