@@ -4,6 +4,7 @@ mod estimate;
 mod flags;
 mod report;
 mod request;
+mod target;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clapboard_engine::{EngineConfig, EngineHandle, GenerateError, Generation, GenerationReport, Stop};
 use clapboard_h3::GenerationSpec;
 use clapboard_media::{Ffmpeg, MuxReport};
@@ -20,8 +21,9 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
 use crate::engine_args::{EngineArgs, MediaArgs};
-use crate::generate::report::Report;
+use crate::generate::report::{Report, signed_seed};
 use crate::generate::request::RequestArgs;
+use crate::generate::target::Target;
 use crate::generate::watch::{Screen, StopSwitch, Watch};
 use crate::interrupt::{Interrupts, Stopped};
 use crate::output;
@@ -72,7 +74,7 @@ struct Job {
     config: EngineConfig,
     ffmpeg: Ffmpeg,
     spec: Arc<GenerationSpec>,
-    output: PathBuf,
+    target: Target,
     as_json: bool,
 }
 
@@ -81,16 +83,16 @@ impl TryFrom<Args> for Job {
 
     /// Errors: a sentence about the first option that cannot be.
     fn try_from(args: Args) -> anyhow::Result<Self> {
-        check_output(&args.output, args.force)?;
         let config = args.engine.config()?;
         let ffmpeg = args.media.find()?;
         let spec = args.request.resolve(&read_profile(&config)?)?;
-        Ok(Self { config, ffmpeg, spec: Arc::new(spec), output: args.output, as_json: args.json })
+        let target = Target::open(&args.output, args.force)?;
+        Ok(Self { config, ffmpeg, spec: Arc::new(spec), target, as_json: args.json })
     }
 }
 
 async fn generate(job: Job) -> anyhow::Result<()> {
-    let Job { config, ffmpeg, spec, output, as_json } = job;
+    let Job { config, ffmpeg, spec, target, as_json } = job;
     let started = Instant::now();
     let mut interrupts = Interrupts::listen()?;
 
@@ -101,7 +103,7 @@ async fn generate(job: Job) -> anyhow::Result<()> {
         spec.num_frames.get(),
         spec.num_frames.seconds(),
         spec.forwards(),
-        spec.seed
+        signed_seed(&spec)
     ));
     output::error_line(format_args!("loading {}", config.checkpoint.display()));
     let loading = spawn_blocking({
@@ -114,7 +116,9 @@ async fn generate(job: Job) -> anyhow::Result<()> {
     };
     let load_seconds = started.elapsed().as_secs_f64();
 
-    let (run, file) = generate_file(&engine, &spec, &ffmpeg, &output, interrupts).await?;
+    let (run, file) = generate_file(&engine, &spec, &ffmpeg, target.unfinished(), interrupts).await?;
+    let output = target.output().to_owned();
+    target.publish()?;
 
     let report = Report {
         output: &output,
@@ -186,27 +190,16 @@ async fn generate_file(
             });
         }
     };
-    let file =
-        spawn_blocking(move || sink.finish(ENCODE_TIMEOUT)).await.context("finishing the file was interrupted")?;
+    let unwanted = sink.clone();
+    let mut finishing = spawn_blocking(move || sink.finish(ENCODE_TIMEOUT));
+    let file = tokio::select! {
+        file = &mut finishing => file.context("finishing the file was interrupted")?,
+        signal = interrupts.next() => {
+            spawn_blocking(move || unwanted.abort()).await.context("could not remove the unfinished file")?;
+            return Err(Stopped(signal).into());
+        }
+    };
     Ok((run, file.context("could not finish the video file")?))
-}
-
-/// Refuses an output that cannot become a file, before anything expensive happens.
-fn check_output(output: &Path, force: bool) -> anyhow::Result<()> {
-    let folder = folder_of(output);
-    if output.file_name().is_none() || output.is_dir() {
-        bail!("output {} is not a file name", output.display());
-    }
-    if !output.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("mp4")) {
-        bail!("output {} does not end in .mp4, and an MP4 is all that is written", output.display());
-    }
-    if !folder.is_dir() {
-        bail!("output {}: there is no directory {}", output.display(), folder.display());
-    }
-    if output.exists() && !force {
-        bail!("output {} exists already; --force overwrites it", output.display());
-    }
-    Ok(())
 }
 
 /// The directory that a file is in; the current one for a bare name.

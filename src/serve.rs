@@ -74,7 +74,8 @@ async fn serve(config: Config, profile: ModelProfile) -> anyhow::Result<()> {
         options: Arc::new(config.api.clone()),
         tasks: tasks.clone(),
     };
-    let serving = clapboard_api::serve(listener, clapboard_api::router(state), stop.clone().cancelled_owned());
+    let router = clapboard_api::router(state);
+    let serving = clapboard_api::serve(listener, router, stop.clone().cancelled_owned(), &config.api);
     parts.spawn(async move { ("API", serving.await.context("the API failed")) });
     let swept = clapboard_scheduler::Parts {
         store: Arc::clone(&store) as Arc<dyn Store>,

@@ -37,16 +37,11 @@ pub(crate) async fn admit(state: &AppState, request: Request) -> Result<Admitted
     }
     check_headers(&headers)?;
     let request = fields::read(decoded)?;
-    if asks(&headers, "x-strict")
-        && let Some(unknown) = request.unknown.first()
-    {
-        return Err(ApiError::new(ErrorCode::UnknownParameter, format!("{} is not a parameter", shown(unknown)))
-            .with_param(unknown));
-    }
+    let ignored = ignored(&headers, &request.unknown)?;
     let model = served_model(state, request.model)?;
     let spec = request.video.resolve(&state.profile, seed(state))?;
     let job = NewJob::new(Tenant::default(), model, &spec);
-    Ok(Admitted { job, ignored: ignored(&request.unknown) })
+    Ok(Admitted { job, ignored })
 }
 
 /// Stores the job and hints at it. Once this has returned, the job exists whatever happens.
@@ -117,10 +112,19 @@ fn seed(state: &AppState) -> u64 {
     state.options.default_seed.map_or_else(random, u64::from)
 }
 
-fn ignored(unknown: &[String]) -> Option<HeaderValue> {
+/// Returns what `x-ignored-fields` says of parameters that nothing documents; none when there are none.
+///
+/// Errors: `unknown_parameter` when the request asks for strictness.
+pub(crate) fn ignored(headers: &HeaderMap, unknown: &[String]) -> Result<Option<HeaderValue>, ApiError> {
+    let Some(first) = unknown.first() else {
+        return Ok(None);
+    };
+    if asks(headers, "x-strict") {
+        let message = format!("{} is not a parameter", shown(first));
+        return Err(ApiError::new(ErrorCode::UnknownParameter, message).with_param(first));
+    }
     let names: Vec<String> = unknown.iter().take(MAX_IGNORED).map(|name| shown(name)).collect();
-    let names = Some(names.join(", ")).filter(|names| !names.is_empty())?;
-    Some(HeaderValue::try_from(names).expect("escaped names are ASCII"))
+    Ok(Some(HeaderValue::try_from(names.join(", ")).expect("escaped names are ASCII")))
 }
 
 /// Cuts and escapes a client's text, so that it can stand in a header and in a sentence.
@@ -136,9 +140,9 @@ mod tests {
     #[test]
     fn ignored_names_are_cut_and_escaped() {
         let unknown = ["foo".to_owned(), "ä\r\nset-cookie: x".to_owned(), "y".repeat(1000)];
-        let header = ignored(&unknown).unwrap();
+        let header = ignored(&HeaderMap::new(), &unknown).unwrap().unwrap();
         let expected = format!("foo, \\u{{e4}}\\r\\nset-cookie: x, {}", "y".repeat(MAX_IGNORED_CHARS));
         assert_eq!(header.to_str().unwrap(), expected);
-        assert_eq!(ignored(&[]), None);
+        assert_eq!(ignored(&HeaderMap::new(), &[]).unwrap(), None);
     }
 }

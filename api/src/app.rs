@@ -1,6 +1,5 @@
-//! What the routes share, and how they become a server.
+//! What the routes share, and how they are put together.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,6 @@ use axum::middleware;
 use axum::routing::get;
 use clapboard_h3::ModelProfile;
 use clapboard_jobs::{Blob, Dispatch, Store};
-use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -32,6 +30,15 @@ pub struct Options {
     pub drain_bytes: u64,
     /// For how long that is done.
     pub drain_timeout: Duration,
+    /// How many clients may be connected; the next ones wait until one leaves. Fewer where the process may not have as
+    /// many files open.
+    pub max_connections: usize,
+    /// How long the head of a request may take to come, and a connection without a request to be kept.
+    pub header_read_timeout: Duration,
+    /// How long a client may take none of the bytes that are sent to it.
+    pub write_timeout: Duration,
+    /// How long the requests in flight get to end when the service stops; then their connections are closed.
+    pub closing_grace: Duration,
     /// How long a synchronous request waits for its video. OpenAI's clients hang up after 600 s, and would cancel it.
     pub sync_timeout: Duration,
     /// How often a synchronous request looks for its video.
@@ -50,6 +57,10 @@ impl Default for Options {
             body_timeout: Duration::from_secs(30),
             drain_bytes: 64 << 20,
             drain_timeout: Duration::from_secs(5),
+            max_connections: 1024,
+            header_read_timeout: Duration::from_secs(15),
+            write_timeout: Duration::from_secs(300),
+            closing_grace: Duration::from_secs(5),
             sync_timeout: Duration::from_secs(570),
             sync_poll: Duration::from_millis(250),
             poll_after: Duration::from_secs(2),
@@ -88,15 +99,4 @@ pub fn router(state: AppState) -> Router {
         .layer(CatchPanicLayer::custom(edge::after_panic))
         .layer(middleware::from_fn(edge::edge))
         .with_state(state)
-}
-
-/// Serves until `shutdown` ends, and then until the requests in flight are answered.
-///
-/// Errors: those of the listener.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
-    axum::serve(listener, router).with_graceful_shutdown(shutdown).await
 }

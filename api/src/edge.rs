@@ -28,17 +28,32 @@ pub(crate) async fn edge(request: Request, next: Next) -> Response {
     let span = tracing::info_span!("request", request.id = id.to_str().unwrap_or_default());
     let response = next.run(request).instrument(span.clone()).await;
     let mut response = shaped(response, &method);
-    let status = response.status().as_u16();
-    tracing::info!(
-        parent: &span,
-        http.method = %method,
-        http.route = route,
-        http.status = status,
-        duration_ms = began.elapsed().as_millis() as u64,
-        "answered a request"
-    );
+    let status = response.status();
+    let duration_ms = began.elapsed().as_millis() as u64;
+    macro_rules! log {
+        ($level:ident) => {
+            tracing::$level!(
+                parent: &span,
+                http.method = %method,
+                http.route = route,
+                http.status = status.as_u16(),
+                duration_ms,
+                "answered a request"
+            )
+        };
+    }
+    if is_routine(&method, status) {
+        log!(debug);
+    } else {
+        log!(info);
+    }
     response.headers_mut().insert(REQUEST_ID, id);
     response
+}
+
+/// Tells whether a request is one of the many by which clients wait for something else.
+fn is_routine(method: &Method, status: StatusCode) -> bool {
+    matches!(*method, Method::GET | Method::HEAD) && (status.is_success() || status.is_redirection())
 }
 
 /// Takes over the client's request id if it is a short word, or makes one.
@@ -98,6 +113,21 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(REQUEST_ID, HeaderValue::try_from("x".repeat(129)).unwrap());
         assert!(request_id(&headers, "/v1/videos/sync").to_str().unwrap().starts_with("video_sync-"));
+    }
+
+    #[test]
+    fn only_looks_that_succeed_are_routine() {
+        for (method, status, routine) in [
+            (Method::GET, 200, true),
+            (Method::HEAD, 304, true),
+            (Method::GET, 206, true),
+            (Method::GET, 404, false),
+            (Method::GET, 500, false),
+            (Method::POST, 200, false),
+            (Method::DELETE, 200, false),
+        ] {
+            assert_eq!(is_routine(&method, StatusCode::from_u16(status).unwrap()), routine, "{method} {status}");
+        }
     }
 
     #[tokio::test]

@@ -66,6 +66,11 @@ impl ApiError {
         Self::new(ErrorCode::InvalidValue, message).with_param(param)
     }
 
+    /// Makes the refusal of a field that stands twice where one value is taken.
+    pub fn given_twice(param: &str) -> Self {
+        Self::invalid_value(param, format!("{param} must be given once"))
+    }
+
     /// Makes the refusal of something documented that is not built.
     pub fn unsupported_parameter(param: &str, message: impl Into<String>) -> Self {
         Self::new(ErrorCode::UnsupportedParameter, message).with_param(param)

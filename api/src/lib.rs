@@ -17,6 +17,7 @@
 mod admission;
 mod app;
 mod body;
+mod client;
 mod edge;
 mod error;
 mod error_code;
@@ -24,12 +25,15 @@ mod fields;
 mod health;
 mod openapi;
 mod readiness;
+mod server;
+mod unique_json;
 mod unsupported;
 mod videos;
 
-pub use app::{AppState, Options, router, serve};
+pub use app::{AppState, Options, router};
 pub use error::{ApiError, ErrorBody, ErrorObject};
 pub use error_code::ErrorCode;
 pub use openapi::document;
 pub use readiness::{Readiness, ServiceState};
+pub use server::serve;
 pub use videos::{CreateVideo, DeletedVideo, Video, VideoError, VideoFile, VideoList, VideoStatus};

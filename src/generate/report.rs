@@ -33,7 +33,7 @@ impl Report<'_> {
             "num_inference_steps": self.spec.video_sigmas.points(),
             "forwards": self.run.forwards,
             "rows": self.run.rows,
-            "seed": self.spec.seed,
+            "seed": signed_seed(self.spec),
             "recipe": self.spec.recipe,
             "quality": self.spec.quality,
             "dtype": dtype_name(self.dtype),
@@ -48,7 +48,7 @@ impl Report<'_> {
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "wrote        {} ({} bytes)", self.output.display(), self.size_bytes)?;
-        writeln!(f, "seed         {}", self.spec.seed)?;
+        writeln!(f, "seed         {}", signed_seed(self.spec))?;
         writeln!(f, "{:<12} {:>9.2} s", "load", self.load_seconds)?;
         for (phase, seconds) in &self.run.phase_seconds {
             writeln!(f, "{:<12} {seconds:>9.2} s", phase.as_str())?;
@@ -56,6 +56,11 @@ impl fmt::Display for Report<'_> {
         writeln!(f, "{:<12} {:>9.2} s", "total", self.total_seconds)?;
         write!(f, "peak memory  {:>9.1} MiB", self.peak_memory_bytes as f64 / f64::from(1 << 20))
     }
+}
+
+/// The seed as requests give it: PyTorch takes negative seeds, which are kept in two's complement.
+pub(crate) fn signed_seed(spec: &GenerationSpec) -> i64 {
+    spec.seed.cast_signed()
 }
 
 fn dtype_name(dtype: ComputeDtype) -> &'static str {

@@ -55,6 +55,18 @@ pub(super) struct HttpArgs {
     #[arg(long, env = "CLAPBOARD_BODY_TIMEOUT", value_name = "DURATION", default_value = "30s",
           value_parser = duration::parse)]
     pub(super) body_timeout: Duration,
+    /// How long a request's head may take to come, and an idle connection is kept
+    #[arg(long, env = "CLAPBOARD_HEADER_TIMEOUT", value_name = "DURATION", default_value = "15s",
+          value_parser = duration::parse)]
+    pub(super) header_timeout: Duration,
+    /// How long a client may take nothing of its answer before it is cut off
+    #[arg(long, env = "CLAPBOARD_WRITE_TIMEOUT", value_name = "DURATION", default_value = "300s",
+          value_parser = duration::parse)]
+    pub(super) write_timeout: Duration,
+    /// How many connections are served at a time, as far as the limit of open files allows; others wait
+    #[arg(long, env = "CLAPBOARD_MAX_CONNECTIONS", value_name = "N",
+          default_value_t = clapboard_api::Options::default().max_connections)]
+    pub(super) max_connections: usize,
     /// How long POST /v1/videos/sync waits for its video; OpenAI's clients hang up after 600 s
     #[arg(long, env = "CLAPBOARD_SYNC_TIMEOUT", value_name = "DURATION", default_value = "570s",
           value_parser = duration::parse)]

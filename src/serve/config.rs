@@ -76,9 +76,15 @@ impl TryFrom<Args> for Config {
             "--max-body-mib must be from 1 to 1024, got {}",
             http.max_body_mib
         );
-        for (name, duration) in [("--sync-timeout", http.sync_timeout), ("--body-timeout", http.body_timeout)] {
+        for (name, duration) in [
+            ("--sync-timeout", http.sync_timeout),
+            ("--body-timeout", http.body_timeout),
+            ("--header-timeout", http.header_timeout),
+            ("--write-timeout", http.write_timeout),
+        ] {
             ensure!(!duration.is_zero(), "{name} must not be zero");
         }
+        ensure!(http.max_connections > 0, "--max-connections must be at least 1");
         let policy = Policy { lease: jobs.lease, max_attempts: jobs.max_attempts };
         let policy = policy.validated().context("--lease and --max-attempts")?;
         let worker = WorkerSettings {
@@ -116,6 +122,9 @@ impl TryFrom<Args> for Config {
                 default_seed: http.default_seed,
                 max_body_bytes: http.max_body_mib << 20,
                 body_timeout: http.body_timeout,
+                header_read_timeout: http.header_timeout,
+                write_timeout: http.write_timeout,
+                max_connections: http.max_connections,
                 sync_timeout: http.sync_timeout,
                 poll_after: http.poll_after,
                 ..clapboard_api::Options::default()

@@ -4,14 +4,16 @@ use serde_json::{Map, Value};
 
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
+use crate::unique_json::{Fault, parse};
 
 /// Decodes a whole body.
 pub(super) fn decode(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
     let invalid = |message: String| ApiError::new(ErrorCode::InvalidJson, message);
-    match serde_json::from_slice(body) {
+    match parse(body, "") {
         Ok(Value::Object(tree)) => Ok(tree),
         Ok(_) => Err(invalid("the JSON body must be an object".to_owned())),
-        Err(error) => Err(invalid(format!(
+        Err(Fault::Twice(path)) => Err(ApiError::given_twice(&path)),
+        Err(Fault::Syntax(error)) => Err(invalid(format!(
             "the body is not JSON: {} in line {}, column {}",
             kind(&error),
             error.line(),
@@ -38,6 +40,13 @@ mod tests {
         for wrong in [&b""[..], b"null", b"[]", b"\"x\"", b"{", b"{\"prompt\": \"\xff\"}", b"{} {}"] {
             assert_eq!(decode(wrong).unwrap_err().code, ErrorCode::InvalidJson, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_key_that_stands_twice_is_refused_and_named() {
+        let refused = decode(br#"{"prompt": "a cat", "extra_params": {"seed": 1, "seed": 2}}"#).unwrap_err();
+        assert_eq!((refused.code, refused.param.as_deref()), (ErrorCode::InvalidValue, Some("extra_params.seed")));
+        assert_eq!(refused.message, "extra_params.seed must be given once");
     }
 
     #[test]

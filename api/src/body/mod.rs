@@ -9,6 +9,7 @@ mod limited;
 mod multipart;
 mod urlencoded;
 
+use axum::body::HttpBody;
 use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use serde_json::{Map, Value};
@@ -30,14 +31,25 @@ pub(crate) struct Decoded {
 /// Reads and decodes the body of a request.
 ///
 /// At most [`Options::max_body_bytes`] are kept. What a refused request still sends is read and thrown away for a
-/// while, since a client that is cut off in the middle of sending may never see the answer.
+/// while, behind the answer: a client that is cut off in the middle of sending may never see it.
 ///
 /// Errors: `unsupported_media_type`, `request_too_large`, `request_timeout`, `invalid_json`, and `invalid_value` for a
 /// broken form.
 pub(crate) async fn decode(request: Request, options: &Options) -> Result<Decoded, ApiError> {
     let (parts, body) = request.into_parts();
+    let announced_bytes = body.size_hint().lower();
     let body = LimitedBody::new(body.into_data_stream(), options.max_body_bytes);
-    let decoded = tokio::time::timeout(options.body_timeout, decode_kind(&parts.headers, &body)).await;
+    let kind = match kind(&parts.headers, announced_bytes, options) {
+        Ok(kind) => kind,
+        Err(refused) => {
+            // Who waits for a "100 Continue" sends nothing, and reading would ask for it.
+            if !parts.headers.contains_key(header::EXPECT) {
+                drain_behind(body, options);
+            }
+            return Err(refused);
+        }
+    };
+    let decoded = tokio::time::timeout(options.body_timeout, decode_kind(kind, &body)).await;
     let decoded = match decoded {
         Ok(decoded) => decoded,
         Err(_) => Err(ApiError::new(
@@ -48,9 +60,15 @@ pub(crate) async fn decode(request: Request, options: &Options) -> Result<Decode
     // A parser that was cut off reports a broken body; the limit is the reason.
     let decoded = if body.exceeded() { Err(too_large(options)) } else { decoded };
     if !matches!(&decoded, Ok(decoded) if decoded.file.is_none()) {
-        body.drain(options.drain_bytes, options.drain_timeout).await;
+        drain_behind(body, options);
     }
     decoded
+}
+
+/// Reads on while the answer is already on its way.
+fn drain_behind(body: LimitedBody, options: &Options) {
+    let (most_bytes, patience) = (options.drain_bytes, options.drain_timeout);
+    tokio::spawn(async move { body.drain(most_bytes, patience).await });
 }
 
 fn too_large(options: &Options) -> ApiError {
@@ -58,30 +76,56 @@ fn too_large(options: &Options) -> ApiError {
     ApiError::new(ErrorCode::RequestTooLarge, format!("the body must have at most {limit} bytes"))
 }
 
-async fn decode_kind(headers: &HeaderMap, body: &LimitedBody) -> Result<Decoded, ApiError> {
-    if let Some(encoding) = headers.get(header::CONTENT_ENCODING)
-        && encoding != "identity"
-    {
+/// How the fields are written.
+#[derive(Debug, Clone, Copy)]
+enum Kind<'a> {
+    /// By this content type, which names the boundary.
+    Multipart(&'a str),
+    Urlencoded,
+    Json,
+}
+
+/// Tells from the head alone how to read the body, or why not to.
+fn kind<'a>(headers: &'a HeaderMap, announced_bytes: u64, options: &Options) -> Result<Kind<'a>, ApiError> {
+    if is_compressed(headers) {
         return Err(ApiError::new(ErrorCode::UnsupportedMediaType, "the body must not be compressed"));
     }
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    match essence.as_str() {
-        "multipart/form-data" => multipart::decode(content_type, body.clone()).await,
-        "application/x-www-form-urlencoded" => {
-            let tree = urlencoded::decode(&body.read_all().await?)?;
-            Ok(Decoded { tree, file: None })
-        }
-        "application/json" => {
-            let tree = json::decode(&body.read_all().await?)?;
-            Ok(Decoded { tree, file: None })
-        }
-        other => Err(ApiError::new(
-            ErrorCode::UnsupportedMediaType,
-            format!(
+    let content_type = headers.get(header::CONTENT_TYPE).map(|value| value.to_str().unwrap_or_default());
+    let essence = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let kind = match essence.as_str() {
+        // Its files do not count: reading ends at the first, which is refused by its name and not by its size.
+        "multipart/form-data" => return Ok(Kind::Multipart(content_type.unwrap_or_default())),
+        "application/x-www-form-urlencoded" => Kind::Urlencoded,
+        "application/json" => Kind::Json,
+        other => {
+            let got = if other.is_empty() { "none".to_owned() } else { format!("{other:?}") };
+            let message = format!(
                 "the content type must be multipart/form-data, application/x-www-form-urlencoded or application/json, \
-                 got {other:?}"
-            ),
-        )),
+                 got {got}"
+            );
+            return Err(ApiError::new(ErrorCode::UnsupportedMediaType, message));
+        }
+    };
+    if usize::try_from(announced_bytes).map_or(true, |bytes| bytes > options.max_body_bytes) {
+        return Err(too_large(options));
     }
+    Ok(kind)
+}
+
+/// Tells whether a content encoding is given that changes the bytes.
+fn is_compressed(headers: &HeaderMap) -> bool {
+    let is_none = |name: &str| name.is_empty() || name.eq_ignore_ascii_case("identity");
+    let given = headers.get_all(header::CONTENT_ENCODING).iter();
+    !given
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .all(|name| std::str::from_utf8(name).is_ok_and(|name| is_none(name.trim())))
+}
+
+async fn decode_kind(kind: Kind<'_>, body: &LimitedBody) -> Result<Decoded, ApiError> {
+    let tree = match kind {
+        Kind::Multipart(content_type) => return multipart::decode(content_type, body.clone()).await,
+        Kind::Urlencoded => urlencoded::decode(&body.read_all().await?)?,
+        Kind::Json => json::decode(&body.read_all().await?)?,
+    };
+    Ok(Decoded { tree, file: None })
 }

@@ -115,6 +115,9 @@ fn wrong_types_name_the_field() {
         (json!({"seed": "abc"}), "seed", "must be a whole number of 64 bits"),
         (json!({"seed": 1.5}), "seed", "must be a whole number of 64 bits"),
         (json!({"seed": 9_223_372_036_854_775_808_u64}), "seed", "must be a whole number of 64 bits"),
+        (json!({"seed": -9_223_372_036_854_775_808.0}), "seed", "must be a whole number of 64 bits"),
+        (json!({"seed": "-9223372036854775809"}), "seed", "must be a whole number of 64 bits"),
+        (json!({"seed": "9007199254740993.0"}), "seed", "must be a whole number of 64 bits"),
         (json!({"seed": true}), "seed", "must be a whole number of 64 bits"),
         (json!({"seed": ["1", "2"]}), "seed", "must be given once, as a whole number of 64 bits"),
         (json!({"fps": "fast"}), "fps", "must be a number"),
@@ -139,6 +142,23 @@ fn wrong_types_name_the_field() {
         assert_eq!((code, param.as_str()), (ErrorCode::InvalidValue, path));
         assert_eq!(message, format!("{path} {end}"));
     }
+}
+
+#[test]
+fn every_whole_number_of_64_bits_is_one() {
+    for seed in [i64::MIN, -1, 9_007_199_254_740_993, i64::MAX] {
+        assert_eq!(read_json(json!({"seed": seed})).unwrap().video.seed, Some(seed));
+        assert_eq!(read_json(json!({"seed": seed.to_string()})).unwrap().video.seed, Some(seed));
+    }
+    assert_eq!(read_json(json!({"seed": -7.0})).unwrap().video.seed, Some(-7));
+}
+
+#[test]
+fn a_key_that_stands_twice_in_the_json_of_a_field_is_named() {
+    let (code, param, message) =
+        refusal(json!({"extra_params": "{\"target\": {\"short_edge\": 1, \"short_edge\": 2}}"}));
+    assert_eq!((code, param.as_str()), (ErrorCode::InvalidValue, "extra_params.target.short_edge"));
+    assert_eq!(message, "extra_params.target.short_edge must be given once");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::layers::Found;
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
+use crate::unique_json::{Fault, parse};
 
 impl Found {
     /// Reads a text. Numbers count as how they are written, since a form cannot tell them apart.
@@ -73,15 +74,19 @@ impl Found {
 
 /// Reads a text that holds JSON.
 ///
-/// Errors: `invalid_json`, in the words that vLLM-Omni's clients know.
+/// Errors: `invalid_json`, in the words that vLLM-Omni's clients know, and `invalid_value` for a key that stands twice.
 pub(super) fn json(path: &str, text: &str) -> Result<Value, ApiError> {
-    serde_json::from_str(text).map_err(|_| {
-        ApiError::new(ErrorCode::InvalidJson, format!("Invalid JSON in form field {path}")).with_param(path)
+    parse(text.as_bytes(), path).map_err(|fault| match fault {
+        Fault::Twice(path) => ApiError::given_twice(&path),
+        Fault::Syntax(_) => {
+            ApiError::new(ErrorCode::InvalidJson, format!("Invalid JSON in form field {path}")).with_param(path)
+        }
     })
 }
 
+/// Reads a whole number that came as a double: a fraction of zero, or more digits than 64 bits have.
 fn whole(number: f64) -> Option<i64> {
-    // 2^63 is the first double beyond i64; -2^63 is the last one within.
-    const BEYOND: f64 = 9_223_372_036_854_775_808.0;
-    (number.fract() == 0.0 && (-BEYOND..BEYOND).contains(&number)).then_some(number as i64)
+    // From 2^53 on a double may stand for another whole number than the one that was written.
+    const INEXACT: f64 = 9_007_199_254_740_992.0;
+    (number.fract() == 0.0 && number.abs() < INEXACT).then_some(number as i64)
 }

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use clapboard_jobs::{Job, JobError, JobState, ResultObject, Tenant};
+use clapboard_jobs::{BlobError, Job, JobError, JobState, ResultObject, Tenant};
 
 use super::VideoFile;
 use super::id::VideoId;
@@ -72,9 +72,10 @@ pub(crate) async fn content_head(
     if validators.wanted(&headers) == Wanted::NotModified {
         return Ok(not_modified(&job, &validators));
     }
-    if state.blob.head(&object.key).await?.is_none() {
+    let Some(info) = state.blob.head(&object.key).await? else {
         return Err(missing(&state, &job).await);
-    }
+    };
+    check_size(&job, &object, info.size_bytes)?;
     let mut response = file_headers(&job, &validators);
     response.insert(header::CONTENT_LENGTH, HeaderValue::from(object.size_bytes));
     Ok(response.into_response())
@@ -98,9 +99,15 @@ pub(super) async fn respond(
         Wanted::Whole => None,
         Wanted::Part(range) => Some(range),
     };
-    let Some(opened) = state.blob.open(&object.key, range.clone()).await? else {
+    let opened = match state.blob.open(&object.key, range.clone()).await {
+        // The range is within the file that the row tells of.
+        Err(BlobError::RangeOutside { size_bytes, .. }) => return Err(wrong_size(job, object, size_bytes)),
+        opened => opened?,
+    };
+    let Some(opened) = opened else {
         return Err(missing(state, job).await);
     };
+    check_size(job, object, opened.info.size_bytes)?;
     let sent = &opened.range;
     let mut headers = file_headers(job, &validators);
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(sent.end - sent.start));
@@ -171,6 +178,22 @@ fn not_modified(job: &Job, validators: &Validators) -> Response {
     headers.remove(header::CONTENT_TYPE);
     headers.remove(header::CONTENT_DISPOSITION);
     (StatusCode::NOT_MODIFIED, headers).into_response()
+}
+
+/// Refuses a file that is not the one that was stored: its length would be announced wrongly, and its bytes are not the
+/// video.
+fn check_size(job: &Job, object: &ResultObject, found_bytes: u64) -> Result<(), ApiError> {
+    if found_bytes == object.size_bytes { Ok(()) } else { Err(wrong_size(job, object, found_bytes)) }
+}
+
+fn wrong_size(job: &Job, object: &ResultObject, found_bytes: u64) -> ApiError {
+    tracing::error!(
+        job.id = %job.id,
+        stored_bytes = object.size_bytes,
+        found_bytes,
+        "the file of a completed job has changed its size"
+    );
+    ApiError::internal()
 }
 
 /// Says why the file of a completed job is not there: it may have been deleted since its row was read.

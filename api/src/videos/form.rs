@@ -16,7 +16,7 @@ pub struct CreateVideo {
     /// The served model's name or one of its aliases.
     #[schema(example = "minimax-h3")]
     pub model: Option<String>,
-    /// The duration in whole seconds, 4 to 15; the clip is rounded up to the model's frame lattice.
+    /// The duration in whole seconds, within the checkpoint's limits (a released one: 4 to 15 s); the clip is rounded up to the model's frame lattice.
     pub seconds: Option<String>,
     /// The canvas as `WIDTHxHEIGHT`, each side floored to a multiple of 32; it beats `width` and `height`.
     #[schema(example = "1344x768")]
@@ -32,7 +32,8 @@ pub struct CreateVideo {
     pub short_edge: Option<i64>,
     /// The frame rate: only 24.
     pub fps: Option<f64>,
-    /// The number of frames, where no duration is given.
+    /// The number of frames, where no duration is given; the checkpoint's limits of the duration hold (a released one:
+    /// 4 to 15 s).
     pub num_frames: Option<i64>,
     /// The number of sigma points, 2 to 200; the transformer runs once less.
     pub num_inference_steps: Option<i64>,

@@ -2,13 +2,14 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::Uri;
+use axum::http::{HeaderMap, HeaderName, Uri};
 use clapboard_jobs::{ListQuery, Order, Tenant};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Video;
 use super::query::pairs;
+use crate::admission::ignored;
 use crate::app::AppState;
 use crate::error::{ApiError, ErrorBody};
 use crate::error_code::ErrorCode;
@@ -41,27 +42,38 @@ pub struct VideoList {
         ("limit" = Option<u32>, Query, description = "0 to 100; 20 without."),
         ("order" = Option<String>, Query, description = "`asc` or `desc`; newest first without."),
         ("status" = Option<String>, Query, description = "`queued`, `in_progress`, `completed` or `failed`."),
+        ("x-strict" = Option<String>, Header, description = "`1`: refuse unknown parameters instead of ignoring them."),
     ),
     responses(
-        (status = 200, body = VideoList),
+        (status = 200, body = VideoList, headers(
+            ("x-ignored-fields" = String, description = "The parameters that nothing documents, if there were any."),
+        )),
         (status = 400, description = "A parameter breaks a rule, which the error names.", body = ErrorBody),
     ),
 )]
-pub(crate) async fn list(State(state): State<AppState>, uri: Uri) -> Result<Json<VideoList>, ApiError> {
-    let query = query(&uri)?;
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    uri: Uri,
+    request: HeaderMap,
+) -> Result<(HeaderMap, Json<VideoList>), ApiError> {
+    let (query, unknown) = query(&uri)?;
+    let ignored = ignored(&request, &unknown)?;
     let page = state.store.list(&Tenant::default(), &query).await?;
+    let headers = ignored.map(|names| (HeaderName::from_static("x-ignored-fields"), names)).into_iter().collect();
     let data: Vec<Video> = page.jobs.iter().map(Video::of).collect();
-    Ok(Json(VideoList {
+    let list = VideoList {
         object: "list",
         first_id: data.first().map(|video| video.id.clone()),
         last_id: data.last().map(|video| video.id.clone()),
         has_more: page.has_more,
         data,
-    }))
+    };
+    Ok((headers, Json(list)))
 }
 
-fn query(uri: &Uri) -> Result<ListQuery, ApiError> {
-    let mut query = ListQuery::default();
+/// Reads the parameters; beside the query, returns those that nothing documents.
+fn query(uri: &Uri) -> Result<(ListQuery, Vec<String>), ApiError> {
+    let (mut query, mut unknown) = (ListQuery::default(), Vec::new());
     for (name, value) in pairs(uri)? {
         match name.as_str() {
             "after" => {
@@ -91,10 +103,10 @@ fn query(uri: &Uri) -> Result<ListQuery, ApiError> {
             _ if name == "model" || name.starts_with("metadata") => {
                 return Err(ApiError::unsupported_parameter(&name, format!("a list by {name} is not supported yet")));
             }
-            _ => {}
+            _ => unknown.push(name),
         }
     }
-    Ok(query)
+    Ok((query, unknown))
 }
 
 #[cfg(test)]
@@ -108,8 +120,9 @@ mod tests {
 
     #[test]
     fn a_query_without_words_is_the_newest_twenty() {
-        assert_eq!(query(&"/v1/videos".parse().unwrap()).unwrap(), ListQuery::default());
-        assert_eq!(query(&"/v1/videos?after=&limit=&other=1".parse().unwrap()).unwrap(), ListQuery::default());
+        assert_eq!(query(&"/v1/videos".parse().unwrap()).unwrap(), (ListQuery::default(), vec![]));
+        let (found, unknown) = query(&"/v1/videos?after=&limit=&other=1".parse().unwrap()).unwrap();
+        assert_eq!((found, unknown), (ListQuery::default(), vec!["other".to_owned()]));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `POST /v1/videos/sync`: makes a video and answers with its bytes.
 //!
 //! The job is the same as any other, in the same queue and as durable; only its maker waits for it. A client that goes
-//! away is taken to have lost interest, and its job is cancelled, unless it said `x-keep-job: 1`.
+//! away, or closes its half of the connection, is taken to have lost interest, and its job is cancelled, unless it said `x-keep-job: 1`.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue};
@@ -13,6 +13,7 @@ use super::object::mebibytes;
 use super::{CreateVideo, VideoFile};
 use crate::admission::{admit, asks, commit};
 use crate::app::AppState;
+use crate::client::Client;
 use crate::error::{ApiError, ErrorBody};
 use crate::error_code::ErrorCode;
 use crate::health;
@@ -49,6 +50,7 @@ use crate::health;
 )]
 pub(crate) async fn create_sync(State(state): State<AppState>, request: Request) -> Result<Response, ApiError> {
     let keeps = asks(request.headers(), "x-keep-job");
+    let client = request.extensions().get::<Client>().cloned().filter(|_| !keeps);
     let admitted = admit(&state, request).await?;
     // Armed before the row is there: the client may go away while it is written.
     let mut guard = CancelOnDrop { state: state.clone(), id: admitted.job.id, armed: !keeps };
@@ -57,6 +59,7 @@ pub(crate) async fn create_sync(State(state): State<AppState>, request: Request)
         waited = ended(&state, job.id) => waited,
         () = tokio::time::sleep(state.options.sync_timeout) => Err(out_of_time(&state, job.id)),
         () = state.readiness.closed() => Err(interrupted(&state, job.id)),
+        () = gone(client) => return Err(after_commit(unwanted(), job.id)),
     };
     // From here on there is an answer, and whatever it is, the job is not to be cancelled for it.
     guard.armed = false;
@@ -117,6 +120,21 @@ fn interrupted(state: &AppState, id: JobId) -> ApiError {
     error
 }
 
+/// Waits until a client has gone that is watched.
+async fn gone(client: Option<Client>) {
+    match client {
+        Some(client) => client.gone().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Makes the answer to a client that has closed its half of the connection, should it still read.
+fn unwanted() -> ApiError {
+    let message = "the video is cancelled: the client closed the connection, or its half of it, before the video was \
+        finished; with x-keep-job: 1 it goes on";
+    ApiError::new(ErrorCode::VideoFailed, message)
+}
+
 fn run_headers(job: &Job) -> HeaderMap {
     let report = job.report.clone().unwrap_or_default();
     let RunReport { inference_s, stage_durations_s, peak_memory_bytes } = report;
@@ -137,7 +155,7 @@ fn run_headers(job: &Job) -> HeaderMap {
     headers
 }
 
-/// Cancels the job when the request is dropped, which is how a server learns that its client has gone.
+/// Cancels the job when the request is dropped before its answer is known.
 struct CancelOnDrop {
     state: AppState,
     id: JobId,

@@ -212,9 +212,16 @@ impl TestApp {
     pub(crate) async fn listen(&self) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = self.router.clone();
-        tokio::spawn(async move { serve(listener, router, std::future::pending()).await.unwrap() });
+        tokio::spawn(serve(listener, self.router.clone(), std::future::pending(), &self.state.options));
         address
+    }
+
+    /// Puts other bytes where a finished video lies.
+    pub(crate) fn spoil(&self, job: &Job, bytes: &[u8]) {
+        let key = job.result.as_ref().unwrap().key.as_str();
+        let file = self.folder.path().join("media/objects").join(key);
+        assert!(file.exists());
+        std::fs::write(&file, bytes).unwrap();
     }
 }
 

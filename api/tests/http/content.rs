@@ -101,3 +101,18 @@ async fn only_the_video_itself_is_built() {
     let message = app.get(&format!("{path}?variant=poster")).await.refused(400, "invalid_value", Some("variant"));
     assert_eq!(message, "variant must be video, thumbnail or spritesheet");
 }
+
+#[tokio::test]
+async fn a_file_that_is_not_as_long_as_it_was_is_not_served() {
+    let (app, path) = finished().await;
+    let job = app.only_job().await;
+    for bytes in [&film()[..999], &[film(), vec![0]].concat(), b""] {
+        app.spoil(&job, bytes);
+        for range in ["", "bytes=0-0", "bytes=990-999", "bytes=-1", "bytes=0-"] {
+            app.get_with(&path, &[("range", range)]).await.refused(500, "internal_error", None);
+        }
+        assert_eq!(app.call(Method::HEAD, &path).await.status, StatusCode::INTERNAL_SERVER_ERROR);
+    }
+    app.spoil(&job, &film());
+    assert_eq!(app.get(&path).await.body, film());
+}

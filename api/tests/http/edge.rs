@@ -143,8 +143,28 @@ async fn bodies_of_other_types_are_refused() {
         assert!(message.contains("application/json"), "{message}");
     }
     let untyped = app.send(Request::post("/v1/videos").body(Body::empty()).unwrap()).await;
-    untyped.refused(415, "unsupported_media_type", None);
+    let message = untyped.refused(415, "unsupported_media_type", None);
+    assert!(message.ends_with("got none"), "{message}");
     let zipped =
         Request::post("/v1/videos").header("content-type", "application/json").header("content-encoding", "gzip");
     app.send(zipped.body(Body::from("{}")).unwrap()).await.refused(415, "unsupported_media_type", None);
+}
+
+#[tokio::test]
+async fn an_encoding_that_changes_nothing_is_none() {
+    let app = TestApp::start().await;
+    for (encoding, status) in [
+        ("identity", 200),
+        ("IDENTITY", 200),
+        ("", 200),
+        ("Identity, identity", 200),
+        ("identity, gzip", 415),
+        ("x", 415),
+    ] {
+        let request = Request::post("/v1/videos").header("content-type", "application/json");
+        let request = request.header("content-encoding", encoding);
+        let body = Body::from(r#"{"prompt": "a cat", "size": "512x288"}"#);
+        let reply = app.send(request.body(body).unwrap()).await;
+        assert_eq!(reply.status.as_u16(), status, "{encoding:?}");
+    }
 }

@@ -57,3 +57,14 @@ async fn a_page_after_nothing_is_refused() {
         reply.refused(400, "invalid_cursor", Some("after"));
     }
 }
+
+#[tokio::test]
+async fn an_unknown_parameter_is_reported_and_refused_only_on_demand() {
+    let app = TestApp::start().await;
+    let reply = app.get("/v1/videos?limit=2&foo=1&b%0Ar=2").await;
+    reply.good();
+    assert_eq!(reply.header("x-ignored-fields"), "foo, b\\nr");
+    assert_eq!(app.get("/v1/videos?limit=2").await.header("x-ignored-fields"), "");
+    let strict = app.get_with("/v1/videos?foo=1", &[("x-strict", "1")]).await;
+    assert_eq!(strict.refused(400, "unknown_parameter", Some("foo")), "foo is not a parameter");
+}

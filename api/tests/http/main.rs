@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
 mod app;
+mod connections;
 mod content;
 mod edge;
 mod encodings;

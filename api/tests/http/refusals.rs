@@ -9,6 +9,7 @@ use futures_util::stream;
 use serde_json::{Value, json};
 
 use crate::app::{Reply, TestApp};
+use crate::connections::within;
 
 /// A request that would be accepted, with some fields changed.
 fn with(changes: Value) -> Value {
@@ -163,12 +164,12 @@ async fn a_body_without_end_is_cut_off() {
 async fn a_body_that_never_comes_is_given_up() {
     let options = Options {
         body_timeout: Duration::from_millis(20),
-        drain_timeout: Duration::from_millis(20),
+        drain_timeout: Duration::from_secs(3600),
         ..Options::default()
     };
     let app = TestApp::start_with(options).await;
     let silent = Body::from_stream(stream::pending::<Result<Vec<u8>, std::io::Error>>());
-    let reply = app.post("/v1/videos", "application/json", silent).await;
+    let reply = within(app.post("/v1/videos", "application/json", silent)).await;
     reply.refused(408, "request_timeout", None);
     assert_eq!(reply.header("x-should-retry"), "false");
 }
@@ -229,6 +230,31 @@ async fn texts_that_are_not_utf_8_are_refused_in_every_encoding() {
     form.refused(400, "invalid_value", Some("prompt"));
     let json = app.post("/v1/videos", "application/json", b"{\"prompt\": \"\xff\"}".to_vec()).await;
     json.refused(400, "invalid_json", None);
+}
+
+#[tokio::test]
+async fn a_key_given_twice_in_json_is_not_guessed_at() {
+    let app = TestApp::start().await;
+    let body = r#"{"prompt": "a cat", "size": "512x288", "seed": 1, "seed": 2}"#;
+    let reply = app.post("/v1/videos", "application/json", body).await;
+    assert_eq!(reply.refused(400, "invalid_value", Some("seed")), "seed must be given once");
+    let body = "prompt=a+cat&size=512x288&extra_params={\"seed\":1,\"seed\":2}";
+    let reply = app.post("/v1/videos", "application/x-www-form-urlencoded", body).await;
+    reply.refused(400, "invalid_value", Some("extra_params.seed"));
+    assert!(app.jobs().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_seed_beyond_64_bits_is_refused_and_not_cut() {
+    let app = TestApp::start().await;
+    for seed in ["-9223372036854775809", "9223372036854775808", "18446744073709551616", "-1e30"] {
+        for seed in [seed.to_owned(), format!("\"{seed}\"")] {
+            let body = format!(r#"{{"prompt": "a cat", "size": "512x288", "seed": {seed}}}"#);
+            app.post("/v1/videos", "application/json", body).await.refused(400, "invalid_value", Some("seed"));
+        }
+    }
+    let body = r#"{"prompt": "a cat", "size": "512x288", "seed": -9223372036854775808}"#;
+    assert_eq!(app.post("/v1/videos", "application/json", body).await.good()["seed"], i64::MIN);
 }
 
 /// A body that comes in small pieces.
