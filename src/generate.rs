@@ -83,10 +83,10 @@ impl TryFrom<Args> for Job {
 
     /// Errors: a sentence about the first option that cannot be.
     fn try_from(args: Args) -> anyhow::Result<Self> {
+        let target = Target::open(&args.output, args.force)?;
         let config = args.engine.config()?;
         let ffmpeg = args.media.find()?;
         let spec = args.request.resolve(&read_profile(&config)?)?;
-        let target = Target::open(&args.output, args.force)?;
         Ok(Self { config, ffmpeg, spec: Arc::new(spec), target, as_json: args.json })
     }
 }
