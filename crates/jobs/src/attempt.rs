@@ -18,7 +18,7 @@ pub enum AttemptEnd {
     Completed,
     /// It ended the job with an error.
     Failed,
-    /// It failed and the job may be tried again.
+    /// It failed and the job may be tried again; it does not count where its worker was to blame.
     Retried,
     /// Its worker drained and handed the job back uncounted.
     Drained,
@@ -69,7 +69,7 @@ impl FromStr for AttemptEnd {
 pub struct Attempt {
     /// The claim's fence: unique within the job.
     pub fence: Fence,
-    /// Which attempt it was, from 1; a claim after a drain has the number of the one before.
+    /// Which attempt it was, from 1; a claim after one that does not count has the number of the one before.
     pub number: u32,
     /// Who claimed.
     pub worker: WorkerId,

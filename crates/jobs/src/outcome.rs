@@ -126,6 +126,8 @@ pub enum ErrorClass {
     },
     /// Nothing was wrong with the job: its worker was told to stop.
     Interrupted,
+    /// Nothing was wrong with the job: its worker lacks what every job needs, such as room on its disk.
+    Unwell,
 }
 
 /// An object that a finished job names.
@@ -183,6 +185,14 @@ impl Outcome {
 pub enum HandBack {
     /// The worker stops; the job is not to blame, so its attempt does not count.
     Drained,
+    /// The worker lacks what every job needs, such as room on its disk; the job is not to blame, so its attempt does not
+    /// count.
+    Unwell {
+        /// How long the job waits, for another worker or for this one to recover.
+        after: Duration,
+        /// What went wrong, for the attempt's record.
+        error: JobError,
+    },
     /// The attempt failed, another may work.
     Retry {
         /// How long to wait at least; none for the usual backoff.

@@ -1,5 +1,6 @@
 //! What SQLite's refusals mean.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clapboard_jobs::StoreError;
@@ -101,6 +102,11 @@ impl OpenError {
             Some(BUSY) => Self::Busy { path },
             _ => Self::Other { path, source: error.into() },
         }
+    }
+
+    /// Says what the system answered when it was asked about `path`.
+    pub(crate) fn from_io(path: &Path, source: io::Error) -> Self {
+        Self::Other { path: path.to_owned(), source: source.into() }
     }
 
     /// Classes an error that came while bringing the tables of `path` up to migration `known`.

@@ -42,6 +42,11 @@ pub(crate) async fn hand_back(store: &SqliteStore, lease: &Lease, hand_back: Han
             let again = Again { run_at: now.0, counts: false, ending: AttemptEnd::Drained, error: None };
             held.requeue(&mut tx, now.0, again, doing).await?
         }
+        HandBack::Unwell { after, error } => {
+            let run_at = now.plus(after).0;
+            let again = Again { run_at, counts: false, ending: AttemptEnd::Retried, error: Some(&error) };
+            held.requeue(&mut tx, now.0, again, doing).await?
+        }
         HandBack::Retry { error, .. } if held.attempt >= held.max_attempts => {
             held.fail(&mut tx, now.0, &error, doing).await?
         }

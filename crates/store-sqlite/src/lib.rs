@@ -19,6 +19,7 @@ mod create;
 mod error;
 mod finish;
 mod garbage;
+mod identity;
 mod open;
 mod progress;
 mod read;

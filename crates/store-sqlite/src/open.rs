@@ -5,10 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clapboard_jobs::{Clock, Policy};
+use sqlx::Connection;
 use sqlx::migrate::Migrator;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
 
 use crate::error::OpenError;
+use crate::identity::Identity;
 use crate::store::SqliteStore;
 
 static MIGRATOR: Migrator = sqlx::migrate!("../../migrations/sqlite");
@@ -35,10 +39,13 @@ impl SqliteStore {
             .foreign_keys(true);
 
         refuse_foreign(path, &options).await?;
+        // Connections are opened anew now and then; one that finds no file must not begin an empty store.
+        let options = options.create_if_missing(false);
 
         let writer = SqlitePoolOptions::new()
             .max_connections(1)
             .acquire_timeout(ACQUIRE_TIMEOUT)
+            .after_release(|connection, _| Box::pin(is_sound(connection)))
             .connect_with(options.clone().journal_mode(SqliteJournalMode::Wal))
             .await
             .map_err(wrong)?;
@@ -49,8 +56,18 @@ impl SqliteStore {
             .connect_with(options.pragma("query_only", "on"))
             .await
             .map_err(wrong)?;
-        Ok(Self::over(writer, readers, policy, clock))
+        let identity = Identity::of(path).map_err(|source| OpenError::from_io(path, source))?;
+        Ok(Self::over(writer, readers, identity, policy, clock))
     }
+}
+
+/// Tells whether the writing connection can be used again, once it has done what its last user left to it.
+///
+/// When the disk is full or fails, SQLite rolls back by itself, and then neither a commit nor a rollback succeeds. The
+/// driver goes on counting that transaction as open and would refuse every later one, so the connection is closed.
+async fn is_sound(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    connection.ping().await?;
+    Ok(!connection.is_in_transaction())
 }
 
 /// Looks at what is in the file before anything is written to it: even the switch to WAL writes.

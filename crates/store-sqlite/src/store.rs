@@ -13,6 +13,7 @@ use sqlx::sqlite::SqlitePool;
 use sqlx::{Sqlite, Transaction};
 
 use crate::error::unavailable;
+use crate::identity::Identity;
 use crate::{cancel, claim, create, finish, garbage, progress, read, sweep};
 
 /// Jobs in a SQLite file.
@@ -20,18 +21,30 @@ pub struct SqliteStore {
     /// One connection, so that writers of this process queue up instead of meeting at the lock.
     writer: SqlitePool,
     readers: SqlitePool,
+    identity: Identity,
     policy: Policy,
     clock: Arc<dyn Clock>,
 }
 
 impl SqliteStore {
-    pub(crate) fn over(writer: SqlitePool, readers: SqlitePool, policy: Policy, clock: Arc<dyn Clock>) -> Self {
-        Self { writer, readers, policy, clock }
+    pub(crate) fn over(
+        writer: SqlitePool,
+        readers: SqlitePool,
+        identity: Identity,
+        policy: Policy,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self { writer, readers, identity, policy, clock }
     }
 
-    /// Begins a transaction that may write.
+    /// Begins a transaction that may write, into the file that was opened or not at all.
     pub(crate) async fn begin(&self, doing: &'static str) -> Result<Transaction<'static, Sqlite>, StoreError> {
+        self.require_file(doing)?;
         self.writer.begin_with("begin immediate").await.map_err(unavailable(doing))
+    }
+
+    fn require_file(&self, doing: &'static str) -> Result<(), StoreError> {
+        self.identity.check().map_err(|error| StoreError::Unavailable { doing, source: error.into() })
     }
 
     pub(crate) fn readers(&self) -> &SqlitePool {
@@ -62,6 +75,7 @@ impl fmt::Debug for SqliteStore {
 #[async_trait]
 impl Store for SqliteStore {
     async fn now(&self) -> Result<Micros, StoreError> {
+        self.require_file("reading the clock")?;
         Ok(self.clock.now())
     }
 

@@ -1,16 +1,18 @@
 //! The store against its contract, its file against other hands, its tables against nonsense.
 
+mod faults;
 mod opening;
 mod schema;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use clapboard_h3::Partition;
 use clapboard_jobs::conformance::store::StoreHarness;
-use clapboard_jobs::{Clock, Micros, Policy, Store};
+use clapboard_jobs::{Clock, JobId, Micros, NewJob, Policy, SpecRecord, Store, Tenant};
 use tempfile::TempDir;
 
 use crate::store::SqliteStore;
@@ -58,6 +60,23 @@ async fn harness() -> Harness {
     let shared: Arc<dyn Clock> = Arc::clone(&clock) as Arc<dyn Clock>;
     let store = SqliteStore::open(&folder.path().join("jobs.db"), Policy::default(), shared).await.unwrap();
     Harness { store: Arc::new(store), clock, _folder: folder }
+}
+
+fn new_job() -> NewJob {
+    NewJob {
+        id: JobId::new(),
+        tenant: Tenant::default(),
+        model: "minimax-h3".to_owned(),
+        partition: Partition::Fl2va,
+        spec: SpecRecord { version: 1, json: "{}".to_owned() },
+        cost_tflop: 1.0,
+    }
+}
+
+fn file() -> (TempDir, PathBuf) {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("jobs.db");
+    (folder, path)
 }
 
 mod suite {

@@ -53,6 +53,7 @@ macro_rules! store_conformance {
             endings {
                 a_job_whose_workers_are_lost_fails_with_its_history_kept,
                 a_drain_refunds_the_attempt_but_not_the_fence,
+                an_unwell_worker_refunds_the_attempt_and_the_job_waits,
                 a_retry_waits_for_its_backoff,
                 a_retry_waits_as_long_as_its_worker_asks,
                 the_last_retry_fails_with_its_error,

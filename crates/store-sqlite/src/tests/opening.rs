@@ -1,29 +1,11 @@
 use std::fs;
 use std::path::PathBuf;
 
-use clapboard_h3::Partition;
-use clapboard_jobs::{Claimant, JobId, JobState, NewJob, SpecRecord, Tenant, WorkerId};
+use clapboard_jobs::{Claimant, JobState, WorkerId};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 
 use super::*;
 use crate::error::OpenError;
-
-fn new_job() -> NewJob {
-    NewJob {
-        id: JobId::new(),
-        tenant: Tenant::default(),
-        model: "minimax-h3".to_owned(),
-        partition: Partition::Fl2va,
-        spec: SpecRecord { version: 1, json: "{}".to_owned() },
-        cost_tflop: 1.0,
-    }
-}
-
-fn file() -> (TempDir, PathBuf) {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("jobs.db");
-    (folder, path)
-}
 
 async fn refused(path: &Path) -> OpenError {
     SqliteStore::open(path, Policy::default(), Arc::new(ManualClock::new())).await.unwrap_err()

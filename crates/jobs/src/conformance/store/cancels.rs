@@ -66,7 +66,11 @@ pub async fn an_accepted_cancel_wins_over_every_other_end(harness: &impl StoreHa
     assert_eq!(state, JobState::Cancelled);
     assert_cancelled(&*store, lease.job).await;
 
-    for hand_back in [HandBack::Drained, HandBack::Retry { after: None, error: failed("broken") }] {
+    for hand_back in [
+        HandBack::Drained,
+        HandBack::Unwell { after: Duration::ZERO, error: failed("no room") },
+        HandBack::Retry { after: None, error: failed("broken") },
+    ] {
         let lease = running(&*store).await;
         cancel(&*store, lease.job).await;
         let state = store.hand_back(&lease, hand_back).await.expect("the lease holds");

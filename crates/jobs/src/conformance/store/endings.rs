@@ -55,6 +55,34 @@ pub async fn a_drain_refunds_the_attempt_but_not_the_fence(harness: &impl StoreH
     assert_eq!(ends(&*store, id).await, [Some(AttemptEnd::Drained); 5]);
 }
 
+/// A full disk of one worker uses up no job's attempts, however often it is met; the job waits a while in between.
+pub async fn an_unwell_worker_refunds_the_attempt_and_the_job_waits(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let id = create(&*store).await.id;
+    let after = Duration::from_secs(5);
+    let error = JobError::new(FailureCode::InternalError, "no room on the disk");
+    let rounds = Policy::default().max_attempts + 2;
+    for round in 1..=rounds {
+        let Claimed { lease, job } = claim(&*store, id).await;
+        assert_eq!((job.attempt, lease.fence), (1, Fence(i64::from(round))));
+        store.begin(&lease).await.expect("the lease holds");
+        let unwell = HandBack::Unwell { after, error: error.clone() };
+        assert_eq!(store.hand_back(&lease, unwell).await.expect("the lease holds"), JobState::Queued);
+        let job = get(&*store, id).await;
+        assert_eq!((job.attempt, &job.error, job.begun_at), (0, &None, None));
+        assert_fenced(&*store, &lease).await;
+        harness.advance(after - Duration::from_secs(1)).await;
+        assert_eq!(store.claim(id, &worker()).await.expect("the store answers"), None);
+        harness.advance(Duration::from_secs(1)).await;
+    }
+    let attempts = history(&*store, id).await;
+    assert_eq!(attempts.len(), rounds as usize);
+    for attempt in attempts {
+        let end = attempt.ended.map(|(_, end)| end);
+        assert_eq!((attempt.number, end, attempt.error), (1, Some(AttemptEnd::Retried), Some(error.clone())));
+    }
+}
+
 /// After a failure that may pass, the job is due when its backoff ends and not before.
 pub async fn a_retry_waits_for_its_backoff(harness: &impl StoreHarness) {
     let store = harness.store();

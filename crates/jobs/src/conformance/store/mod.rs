@@ -120,11 +120,13 @@ async fn assert_fenced(store: &dyn Store, lease: &Lease) {
 
     let progress = at(Phase::Denoise, 1, 2, 50);
     let retry = HandBack::Retry { after: None, error: failed("late") };
+    let unwell = HandBack::Unwell { after: Duration::ZERO, error: failed("late") };
     assert_lost("begin", store.begin(lease).await, lease);
     assert_lost("beat", store.beat(lease, &progress).await, lease);
     assert_lost("finish as completed", store.finish(lease, completed(lease)).await, lease);
     assert_lost("finish as failed", store.finish(lease, Outcome::Failed(failed("late"))).await, lease);
     assert_lost("finish as cancelled", store.finish(lease, Outcome::Cancelled).await, lease);
     assert_lost("hand back drained", store.hand_back(lease, HandBack::Drained).await, lease);
+    assert_lost("hand back unwell", store.hand_back(lease, unwell).await, lease);
     assert_lost("hand back for a retry", store.hand_back(lease, retry).await, lease);
 }
