@@ -17,6 +17,24 @@ pub enum Error {
         /// The name or path that was tried.
         path: PathBuf,
     },
+    /// The file is there, and is no program that this user may run.
+    #[error("{program} at {} is not executable", path.display())]
+    NotExecutable {
+        /// `ffmpeg` or `ffprobe`.
+        program: &'static str,
+        /// The path that was tried.
+        path: PathBuf,
+    },
+    /// The program runs, and is another one.
+    #[error("{} does not answer like {program}: asked for its version, it said {said:?}", path.display())]
+    NotTheProgram {
+        /// `ffmpeg` or `ffprobe`.
+        program: &'static str,
+        /// The name or path that was tried.
+        path: PathBuf,
+        /// The beginning of what it said.
+        said: String,
+    },
     /// The program is there, and could not be started.
     #[error("could not start {program} at {}", path.display())]
     Start {
@@ -171,10 +189,51 @@ pub enum Error {
     },
 }
 
+/// What ffmpeg says, as its last words, of a machine that has no room or no handles left, or whose disk fails.
+const MACHINE_FAULTS: [&str; 8] = [
+    "No space left on device",
+    "Disk quota exceeded",
+    "Too many open files",
+    "Cannot allocate memory",
+    "Resource temporarily unavailable",
+    "Input/output error",
+    "Read-only file system",
+    "No such file or directory",
+];
+
 impl Error {
+    /// Tells whether the fault lies with this machine and not with the video: a disk that is full or gone, no handles
+    /// left, a program that cannot be started.
+    pub fn is_of_machine(&self) -> bool {
+        match self {
+            Self::ProgramMissing { .. } | Self::NotExecutable { .. } | Self::Start { .. } | Self::Io { .. } => true,
+            Self::ProgramFailed { stderr, .. } => MACHINE_FAULTS.iter().any(|fault| stderr.contains(fault)),
+            _ => false,
+        }
+    }
+
     /// Makes the closure that dresses an [`io::Error`] with what was tried on which path.
     pub(crate) fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { doing, path, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn what_the_machine_lacks_is_told_from_what_the_video_does() {
+        let failed = |stderr: &str| {
+            let status = ExitStatus::from_raw(256);
+            Error::ProgramFailed { program: "ffmpeg", status, stderr: stderr.to_owned() }
+        };
+        assert!(failed("av_interleaved_write_frame(): No space left on device").is_of_machine());
+        assert!(Error::io("create", "scratch")(io::ErrorKind::StorageFull.into()).is_of_machine());
+        assert!(!failed("Conversion failed!").is_of_machine());
+        assert!(!Error::Stalled { program: "ffmpeg", limit: Duration::ZERO }.is_of_machine());
     }
 }

@@ -16,6 +16,8 @@ const CHECK_LIMIT: Duration = Duration::from_secs(30);
 const STALL_LIMIT: Duration = Duration::from_secs(120);
 /// The longest answer to a check; the list of encoders is about 20 kB.
 const MAX_CHECK_BYTES: usize = 1 << 20;
+/// How much of what a stranger says is told.
+const MAX_SAID_CHARS: usize = 80;
 
 /// An ffmpeg and an ffprobe that are known to run and to have the encoders every video needs.
 #[derive(Debug, Clone)]
@@ -36,8 +38,8 @@ impl Ffmpeg {
 
     /// Checks the two programs at these paths, or of these names on the `PATH`.
     ///
-    /// Errors: [`Error::ProgramMissing`], [`Error::Start`], [`Error::TooOld`], [`Error::EncoderMissing`], and the
-    /// errors of a program that fails or hangs.
+    /// Errors: [`Error::ProgramMissing`], [`Error::NotExecutable`], [`Error::Start`], [`Error::NotTheProgram`],
+    /// [`Error::TooOld`], [`Error::EncoderMissing`], and the errors of a program that fails or hangs.
     pub fn at(ffmpeg: impl Into<PathBuf>, ffprobe: impl Into<PathBuf>) -> Result<Self, Error> {
         let (ffmpeg, ffprobe) = (ffmpeg.into(), ffprobe.into());
         let version = checked_version("ffmpeg", &ffmpeg)?;
@@ -56,6 +58,13 @@ impl Ffmpeg {
     pub(crate) fn with_stall_limit(mut self, limit: Duration) -> Self {
         self.stall_limit = limit;
         self
+    }
+
+    /// Checks that ffmpeg can still be started, by asking it for its version. Blocks.
+    ///
+    /// Errors: those of [`Ffmpeg::at`].
+    pub fn check(&self) -> Result<(), Error> {
+        checked_version("ffmpeg", &self.ffmpeg).map(drop)
     }
 
     /// The version that ffmpeg printed, such as `5.1.9-0+deb12u1`.
@@ -96,8 +105,17 @@ fn printed(program: &'static str, path: &Path, option: &str) -> Result<String, E
 
 /// The version of `program`, when it is new enough.
 fn checked_version(program: &'static str, path: &Path) -> Result<String, Error> {
-    let text = printed(program, path, "-version")?;
-    let version = version_of(&text).unwrap_or("unknown").to_owned();
+    let stranger = |said: &str| {
+        let said = said.lines().next().unwrap_or_default().chars().take(MAX_SAID_CHARS).collect();
+        Error::NotTheProgram { program, path: path.to_owned(), said }
+    };
+    let text = printed(program, path, "-version").map_err(|error| match error {
+        // One that the machine has no room for is no stranger.
+        Error::ProgramFailed { ref stderr, .. } if !error.is_of_machine() => stranger(stderr),
+        Error::OutputTooLarge { .. } => stranger(""),
+        error => error,
+    })?;
+    let version = version_of(program, &text).ok_or_else(|| stranger(&text))?.to_owned();
     match major_version(&version) {
         Some(major) if major < LEAST_MAJOR_VERSION => {
             Err(Error::TooOld { program, version, least: LEAST_MAJOR_VERSION })
@@ -107,10 +125,9 @@ fn checked_version(program: &'static str, path: &Path) -> Result<String, Error> 
 }
 
 /// The third word of `ffmpeg version 5.1.9-0+deb12u1 Copyright …`.
-fn version_of(text: &str) -> Option<&str> {
+fn version_of<'a>(program: &str, text: &'a str) -> Option<&'a str> {
     let mut words = text.lines().next()?.split_whitespace();
-    words.nth(1).filter(|word| *word == "version")?;
-    words.next()
+    if (words.next(), words.next()) == (Some(program), Some("version")) { words.next() } else { None }
 }
 
 /// The major version of `5.1.9-…` or `n7.0`; builds from a repository (`N-109…`, `git-…`) have none.
@@ -152,6 +169,42 @@ mod tests {
             assert!(message.starts_with(&format!("could not find {missing} at /nowhere/{missing}")), "{message}");
             assert!(message.contains("apt-get install ffmpeg"), "{message}");
         }
+    }
+
+    #[test]
+    fn a_file_that_is_not_executable_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ffmpeg");
+        fs::write(&file, "#!/bin/sh\n").unwrap();
+        let message = Ffmpeg::at(&file, "ffprobe").unwrap_err().to_string();
+        assert_eq!(message, format!("ffmpeg at {} is not executable", file.display()));
+    }
+
+    #[test]
+    fn a_program_that_is_another_one_is_named_with_what_it_said() {
+        let folder = tempfile::tempdir().unwrap();
+        for (body, said) in [
+            ("echo hello; echo there", "hello"),
+            ("echo unknown option >&2; exit 1", "unknown option"),
+            ("echo ffprobe version 7.1", "ffprobe version 7.1"),
+            ("exit 0", ""),
+        ] {
+            let fake = script(folder.path(), "fake", body);
+            let message = Ffmpeg::at(&fake, "ffprobe").unwrap_err().to_string();
+            let expected =
+                format!("{} does not answer like ffmpeg: asked for its version, it said {said:?}", fake.display());
+            assert_eq!(message, expected);
+        }
+    }
+
+    #[test]
+    fn a_program_that_has_gone_since_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let wrapper = script(folder.path(), "ffmpeg", "exec ffmpeg \"$@\"");
+        let ffmpeg = Ffmpeg::at(&wrapper, "ffprobe").unwrap();
+        ffmpeg.check().unwrap();
+        fs::remove_file(&wrapper).unwrap();
+        assert!(ffmpeg.check().unwrap_err().is_of_machine());
     }
 
     #[test]

@@ -33,6 +33,7 @@ impl Process {
             let path = Path::new(command.get_program()).to_path_buf();
             match source.kind() {
                 io::ErrorKind::NotFound => Error::ProgramMissing { program, path },
+                io::ErrorKind::PermissionDenied => Error::NotExecutable { program, path },
                 _ => Error::Start { program, path, source },
             }
         })?;
