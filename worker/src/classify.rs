@@ -39,7 +39,7 @@ impl AttemptError {
     /// What the error means for the job.
     ///
     /// The engine is deterministic, so what it refuses or fails at it will again; processes, disks and the network
-    /// are not. An engine that panicked or hung is given another chance, since attempts are counted.
+    /// are not. What this machine lacks, such as room on its disk, no job is blamed for. An engine that panicked or hung is given another chance, since attempts are counted.
     pub(crate) fn class(&self) -> ErrorClass {
         let code = self.code();
         let fatal = ErrorClass::Fatal { code };
@@ -50,13 +50,17 @@ impl AttemptError {
                 GenerateError::Stopped(_) => ErrorClass::Interrupted,
                 GenerateError::Sink(_) => match media_error(error) {
                     Some(error) if is_content(error) => fatal,
+                    Some(error) if error.is_of_machine() => ErrorClass::Unwell,
                     _ => retryable,
                 },
                 GenerateError::Panicked { .. } => retryable,
                 _ => fatal,
             },
             Self::Encode(error) if is_content(error) => fatal,
-            Self::Folder(_) | Self::Encode(_) | Self::Upload(_) | Self::Wedged(_) => retryable,
+            Self::Folder(_) => ErrorClass::Unwell,
+            Self::Encode(error) if error.is_of_machine() => ErrorClass::Unwell,
+            Self::Upload(error) if is_of_disk(error) => ErrorClass::Unwell,
+            Self::Encode(_) | Self::Upload(_) | Self::Wedged(_) => retryable,
             Self::Stopped => ErrorClass::Interrupted,
         }
     }
@@ -65,7 +69,8 @@ impl AttemptError {
     pub(crate) fn job_error(&self) -> JobError {
         let message = match self {
             Self::Generate(GenerateError::Task { task, .. }) => format!("this service cannot run {task}"),
-            Self::Generate(error @ GenerateError::Prompt(_)) => error.to_string(),
+            // Its source tells the rule and the numbers, and quotes nothing of the prompt but the names of special tokens.
+            Self::Generate(error @ GenerateError::Prompt(source)) => format!("{error}: {source}"),
             Self::Generate(GenerateError::Panicked { .. }) => "the engine failed unexpectedly".to_owned(),
             Self::Generate(GenerateError::Sink(_)) => "could not encode the video".to_owned(),
             other => other.to_string(),
@@ -94,6 +99,15 @@ fn media_error(error: &GenerateError) -> Option<&MediaError> {
     sink.0.downcast_ref()
 }
 
+/// Tells whether a disk of this machine refused the result, as opposed to a media store that is away.
+fn is_of_disk(error: &BlobError) -> bool {
+    match error {
+        BlobError::Source { .. } => true,
+        BlobError::Unavailable { source, .. } => source.is::<io::Error>(),
+        BlobError::Conflict { .. } | BlobError::RangeOutside { .. } => false,
+    }
+}
+
 /// Tells whether the fault lies in the frames and samples: the same seed would make the same again.
 fn is_content(error: &MediaError) -> bool {
     matches!(
@@ -113,7 +127,7 @@ fn is_content(error: &MediaError) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use clapboard_engine::{SinkError, Stop};
+    use clapboard_engine::{SinkError, Stop, text};
     use clapboard_jobs::Phase;
 
     use super::*;
@@ -146,6 +160,32 @@ mod tests {
             assert_eq!(error.class(), ErrorClass::Retryable { after: None }, "{error:?}");
             assert_eq!(error.job_error().code, code);
         }
+    }
+
+    #[test]
+    fn what_the_machine_lacks_is_not_the_jobs_fault() {
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let io = || MediaError::Io { doing: "write samples to", path: "/data/scratch/x".into(), source: full() };
+        let start = MediaError::Start { program: "ffmpeg", path: "ffmpeg".into(), source: full() };
+        let storing = BlobError::Unavailable { doing: "writing an object", source: full().into() };
+        for error in [
+            sink(io()),
+            sink(start),
+            AttemptError::Encode(io()),
+            AttemptError::Folder(full()),
+            AttemptError::Upload(storing),
+        ] {
+            assert_eq!(error.class(), ErrorClass::Unwell, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_prompt_that_cannot_be_used_is_told_why() {
+        let source = text::Error::TooLong { tokens: 7010, limit: 4096 };
+        let error = AttemptError::Generate(GenerateError::Prompt(source)).job_error();
+        assert_eq!(error.code, FailureCode::GenerationFailed);
+        let message = "the prompt cannot be used: prompt has 7010 tokens, the language model takes 4096";
+        assert_eq!(error.message, message);
     }
 
     #[test]

@@ -54,7 +54,11 @@ pub(crate) async fn write(store: &dyn Store, lease: &Lease, ending: &Ending, wat
                 Ok(false) => return Written::Lost,
                 Err(error) => tracing::warn!(error = %Causes(&error), "could not read the job back"),
             },
-            LeaseError::Lost { .. } | LeaseError::ForeignResult { .. } => {
+            LeaseError::Lost { .. } => {
+                tracing::info!("the job was deleted or given away before the attempt's ending was written");
+                return Written::Lost;
+            }
+            LeaseError::ForeignResult { .. } => {
                 tracing::warn!(%error, "the attempt's ending was refused");
                 return Written::Lost;
             }

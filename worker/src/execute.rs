@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::classify::AttemptError;
 use crate::ending::{self, Ending, Written};
 use crate::error::Error;
+use crate::health::Health;
 use crate::heartbeat::Heartbeat;
 use crate::memory::peak_memory_bytes;
 use crate::options::Options;
@@ -29,7 +30,7 @@ use crate::worker::Parts;
 /// How long an encoder that is to be killed may take to go.
 const ABORT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Works on a claimed job until it has ended or was given back.
+/// Works on a claimed job until it has ended or was given back, and tells how that leaves the worker.
 ///
 /// `claimed_at` is a moment before the claim was sent: from it the lease is counted. However this ends, and also when it
 /// is dropped, the heartbeat stops and nothing stays on the scratch disk.
@@ -42,7 +43,7 @@ pub(crate) async fn execute(
     claimed: Claimed,
     claimed_at: Instant,
     shutdown: &CancellationToken,
-) -> Result<(), Error> {
+) -> Result<Health, Error> {
     let Claimed { lease, job } = claimed;
     let watch = Arc::new(Watch::new(options.stall_limits, claimed_at + lease.duration));
     let _over = EndOnDrop(Arc::clone(&watch));
@@ -107,10 +108,8 @@ impl Attempt<'_> {
     async fn make_in(&self, spec: Arc<GenerationSpec>, sink: &MuxSink, output: &Path) -> Result<Made, AttemptError> {
         let report = self.generate(spec, sink).await?;
         let mut stages = BTreeMap::new();
-        for (phase, seconds) in &report.phase_seconds {
-            tracing::info!(%phase, duration_ms = (seconds * 1e3).round(), "a phase is done");
-            stages.insert(phase.to_string(), *seconds);
-        }
+        self.watch.generated();
+        stages.extend(report.phase_seconds.iter().map(|(phase, seconds)| (phase.to_string(), *seconds)));
         stages.insert("encode".to_owned(), self.encode(sink).await?.as_secs_f64());
         let since = Instant::now();
         let object = upload(&*self.parts.blob, &self.lease, output, &self.watch, self.options).await?;
@@ -186,7 +185,7 @@ impl Attempt<'_> {
     }
 
     /// Writes how the attempt ended, and removes a stored result that did not become the job's.
-    async fn settle(&self, made: Result<Made, AttemptError>) -> Result<(), Error> {
+    async fn settle(&self, made: Result<Made, AttemptError>) -> Result<Health, Error> {
         let stored = made.is_ok();
         let (ending, wedged) = match made {
             Ok(made) => (Some(self.completed(made)), None),
@@ -198,6 +197,10 @@ impl Attempt<'_> {
                 (self.ending_of(&error), wedged)
             }
         };
+        let health = match &ending {
+            Some(Ending::HandBack(HandBack::Unwell { .. })) => Health::Unwell,
+            _ => Health::Well,
+        };
         let written = match &ending {
             Some(ending) => ending::write(&*self.parts.store, &self.lease, ending, &self.watch).await,
             None => Written::Lost,
@@ -206,7 +209,7 @@ impl Attempt<'_> {
             Written::State(state) => {
                 tracing::info!(%state, duration_ms = millis(self.begun_at), "the attempt has ended")
             }
-            Written::Lost => tracing::warn!(duration_ms = millis(self.begun_at), "the attempt is discarded"),
+            Written::Lost => tracing::info!(duration_ms = millis(self.begun_at), "the attempt is discarded"),
             Written::Unknown => tracing::error!("the attempt's ending could not be written, the job will be reclaimed"),
         }
         let ours = matches!(written, Written::State(JobState::Completed) | Written::Unknown);
@@ -215,7 +218,7 @@ impl Attempt<'_> {
         }
         match wedged {
             Some(stall) => Err(Error::Wedged { job: self.lease.job, phase: stall.phase, limit: stall.limit }),
-            None => Ok(()),
+            None => Ok(health),
         }
     }
 
@@ -238,11 +241,16 @@ impl Attempt<'_> {
             None => {}
         }
         let class = error.class();
-        tracing::error!(error = %Causes(error), ?class, "the attempt failed");
+        match class {
+            ErrorClass::Unwell => tracing::warn!(error = %Causes(error), "this machine lacks what every job needs"),
+            _ => tracing::error!(error = %Causes(error), ?class, "the attempt failed"),
+        }
+        let (pause, error) = (self.options.unwell_pause, error.job_error());
         Some(match class {
-            ErrorClass::Retryable { after } => Ending::HandBack(HandBack::Retry { after, error: error.job_error() }),
-            ErrorClass::Fatal { .. } => Ending::Finish(Outcome::Failed(error.job_error())),
+            ErrorClass::Retryable { after } => Ending::HandBack(HandBack::Retry { after, error }),
+            ErrorClass::Fatal { .. } => Ending::Finish(Outcome::Failed(error)),
             ErrorClass::Interrupted => Ending::HandBack(HandBack::Drained),
+            ErrorClass::Unwell => Ending::HandBack(HandBack::Unwell { after: pause, error }),
         })
     }
 

@@ -109,8 +109,9 @@ impl Keeper {
                 Err(LeaseError::Store(error)) => {
                     tracing::warn!(error = %Causes(&error), "a beat failed");
                 }
-                Err(error @ (LeaseError::Lost { .. } | LeaseError::ForeignResult { .. })) => {
-                    tracing::warn!(%error, "stopping the engine");
+                // A beat names no result, so only the loss can be meant.
+                Err(LeaseError::Lost { .. } | LeaseError::ForeignResult { .. }) => {
+                    tracing::info!("the job was deleted or given away: stopping the engine");
                     watch.stop(StopCause::LeaseLost);
                     ours = false;
                 }

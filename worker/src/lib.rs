@@ -14,6 +14,7 @@ mod ending;
 mod error;
 mod execute;
 mod generator;
+mod health;
 mod heartbeat;
 mod memory;
 mod options;

@@ -28,6 +28,9 @@ pub struct Options {
     pub upload_deadline: Duration,
     /// How long a draining worker waits for the engine to stop before it hands the job back all the same.
     pub drain_timeout: Duration,
+    /// How long the worker claims nothing when this machine lacks what every job needs, such as room on its disk; the
+    /// pause doubles, up to two minutes, until it is well again. The job it had waits as long for another worker.
+    pub unwell_pause: Duration,
 }
 
 impl Options {
@@ -44,6 +47,7 @@ impl Options {
             encode_timeout: Duration::from_secs(300),
             upload_deadline: Duration::from_secs(1800),
             drain_timeout: Duration::from_secs(30),
+            unwell_pause: Duration::from_secs(5),
         }
     }
 
@@ -52,7 +56,7 @@ impl Options {
     /// Errors: [`InvalidOptions`], naming the rule that is broken.
     pub fn validated(self) -> Result<Self, InvalidOptions> {
         let (lease, beat, margin) = (self.lease, self.beat_interval, self.fence_margin);
-        if beat.is_zero() || self.poll_interval.is_zero() {
+        if beat.is_zero() || self.poll_interval.is_zero() || self.unwell_pause.is_zero() {
             return Err(InvalidOptions::Zero);
         }
         if lease <= beat * 2 {
@@ -131,7 +135,7 @@ impl Default for StallLimits {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidOptions {
     /// A loop would never rest.
-    #[error("the beat interval and the poll interval must not be zero")]
+    #[error("the beat interval, the poll interval and the unwell pause must not be zero")]
     Zero,
     /// One lost beat would lose the lease.
     #[error("a beat every {beat:?} is too slow for a lease of {lease:?}: two must fit into it")]

@@ -1,7 +1,7 @@
 //! Folders for unfinished files.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clapboard_jobs::Lease;
@@ -10,6 +10,8 @@ use crate::error::Error;
 
 /// What every attempt's folder begins with, so that nothing else is ever removed.
 const PREFIX: &str = "attempt-";
+/// How much a probe writes: more than a file system finds room for without a new block.
+const PROBE_BYTES: usize = 64 * 1024;
 
 /// Makes the scratch folder where it is missing, and removes what attempts of dead processes left in it.
 ///
@@ -32,6 +34,21 @@ pub(crate) fn prepare(root: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// Makes the scratch folder where it is missing, and writes a file in it once.
+///
+/// Errors: what the system said.
+pub(crate) fn probe(root: &Path) -> io::Result<()> {
+    fs::create_dir_all(root)?;
+    // A leftover of this name would be removed with those of dead attempts.
+    let path = root.join(format!("{PREFIX}probe"));
+    let written = File::create(&path).and_then(|mut file| {
+        file.write_all(&[0; PROBE_BYTES])?;
+        file.sync_all()
+    });
+    let removed = remove(&path);
+    written.and(removed)
+}
+
 /// The folder of one attempt, removed with all in it when dropped.
 #[derive(Debug)]
 pub(crate) struct AttemptFolder {
@@ -39,11 +56,12 @@ pub(crate) struct AttemptFolder {
 }
 
 impl AttemptFolder {
-    /// Makes the folder of a claim.
+    /// Makes the folder of a claim, and the scratch folder where somebody has removed it.
     ///
     /// Errors: what the system said.
     pub(crate) fn create(root: &Path, lease: &Lease) -> io::Result<Self> {
         let path = root.join(format!("{PREFIX}{}-{}-{}", lease.job, lease.fence, lease.token.short()));
+        fs::create_dir_all(root)?;
         fs::create_dir(&path)?;
         Ok(Self { path })
     }
@@ -96,6 +114,17 @@ mod tests {
         prepare(&root).unwrap();
         let left: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["notes.txt"]);
+    }
+
+    #[test]
+    fn a_probe_makes_the_folder_and_leaves_nothing_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("scratch");
+        probe(&root).unwrap();
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 0);
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        probe(&file).unwrap_err();
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use clapboard_engine::{Command, Control, ProgressEvent};
+use clapboard_engine::{Command, Control, Phase as EnginePhase, ProgressEvent};
 use clapboard_jobs::{Phase, Progress};
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +35,8 @@ pub(crate) struct Stall {
 #[derive(Debug)]
 pub(crate) struct Watch {
     stall_limits: StallLimits,
+    /// The attempt's, for what the engine's thread logs.
+    span: tracing::Span,
     command: AtomicU8,
     state: Mutex<State>,
     /// The engine has given its first sign of life.
@@ -54,6 +56,8 @@ pub(crate) struct Watch {
 #[derive(Debug)]
 struct State {
     meter: Meter,
+    /// What the engine is at, and since when.
+    phase: Option<(EnginePhase, Instant)>,
     moved_at: Instant,
     lease_until: Instant,
     cause: Option<StopCause>,
@@ -65,11 +69,13 @@ const STOP: u8 = 1;
 const CANCEL: u8 = 2;
 
 impl Watch {
-    /// Begins an attempt whose lease lasts until `lease_until` unless it is renewed.
+    /// Begins an attempt, that of the current span, whose lease lasts until `lease_until` unless it is renewed.
     pub(crate) fn new(stall_limits: StallLimits, lease_until: Instant) -> Self {
-        let state = State { meter: Meter::new(), moved_at: Instant::now(), lease_until, cause: None, stall: None };
+        let (meter, moved_at) = (Meter::new(), Instant::now());
+        let state = State { meter, phase: None, moved_at, lease_until, cause: None, stall: None };
         Self {
             stall_limits,
+            span: tracing::Span::current(),
             command: AtomicU8::new(RUN),
             state: Mutex::new(state),
             begun: CancellationToken::new(),
@@ -96,6 +102,20 @@ impl Watch {
         let mut state = self.state();
         state.meter.enter(phase);
         state.moved_at = Instant::now();
+    }
+
+    /// Takes note that the engine is done with its last phase.
+    pub(crate) fn generated(&self) {
+        let ended = self.state().phase.take();
+        self.tell(ended);
+    }
+
+    /// Logs a phase that has ended just now.
+    fn tell(&self, ended: Option<(EnginePhase, Instant)>) {
+        if let Some((phase, since)) = ended {
+            let duration_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+            self.span.in_scope(|| tracing::info!(%phase, duration_ms, "a phase is done"));
+        }
     }
 
     /// Takes note of a sign of life that is no progress.
@@ -174,18 +194,23 @@ impl Control for Watch {
 
 impl clapboard_engine::Progress for Watch {
     fn report(&self, event: ProgressEvent) {
-        {
+        let ended = {
             let mut state = self.state();
             state.meter.note(event);
             state.moved_at = Instant::now();
-        }
+            match event {
+                ProgressEvent::Phase(phase) => state.phase.replace((phase, Instant::now())),
+                _ => None,
+            }
+        };
+        self.tell(ended);
         self.begun.cancel();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use clapboard_engine::{Phase as EnginePhase, Progress as _};
+    use clapboard_engine::Progress as _;
 
     use super::*;
 

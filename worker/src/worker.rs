@@ -11,6 +11,7 @@ use tracing::Instrument;
 use crate::error::Error;
 use crate::execute::execute;
 use crate::generator::Generator;
+use crate::health::{self, Health, Pauses};
 use crate::heartbeat::Heartbeat;
 use crate::options::Options;
 use crate::retry::{Waits, spread};
@@ -60,11 +61,15 @@ impl Worker {
         let heartbeat = Heartbeat::start().map_err(Error::Heartbeat)?;
         tracing::info!(worker.id = %self.options.worker, queues = ?self.queue_names(), "the worker is ready");
         let mut waits = Waits::default();
+        let mut pauses = Pauses::from(self.options.unwell_pause);
         while !shutdown.is_cancelled() {
             let error = match self.next_claim(&shutdown).await {
                 Ok(Some((claimed, claimed_at))) => {
                     waits = Waits::default();
-                    self.attempt(&heartbeat, claimed, claimed_at, &shutdown).await?;
+                    match self.attempt(&heartbeat, claimed, claimed_at, &shutdown).await? {
+                        Health::Well => pauses.reset(),
+                        Health::Unwell => self.recover(&mut pauses, &shutdown).await,
+                    }
                     continue;
                 }
                 Ok(None) => continue,
@@ -128,13 +133,35 @@ impl Worker {
         }
     }
 
+    /// Claims nothing until this machine has again what every job needs.
+    async fn recover(&self, pauses: &mut Pauses, shutdown: &CancellationToken) {
+        loop {
+            let pause = pauses.next();
+            tracing::warn!(?pause, "no job is claimed for a while");
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+            let (root, ffmpeg) = (self.options.scratch.clone(), self.parts.ffmpeg.clone());
+            match tokio::task::spawn_blocking(move || health::examine(&root, &ffmpeg)).await {
+                Ok(Ok(())) => {
+                    tracing::info!("this machine is well again, claiming jobs");
+                    return;
+                }
+                Ok(Err(lack)) => tracing::warn!(error = %Causes(&lack), "this machine is not well yet"),
+                Err(error) => tracing::error!(%error, "could not examine this machine"),
+            }
+        }
+    }
+
     async fn attempt(
         &self,
         heartbeat: &Heartbeat,
         claimed: Claimed,
         claimed_at: Instant,
         shutdown: &CancellationToken,
-    ) -> Result<(), Error> {
+    ) -> Result<Health, Error> {
         let span = tracing::info_span!(
             "attempt",
             job.id = %claimed.lease.job,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clapboard_engine::{GenerateError, MediaChunk, Phase as EnginePhase};
+use clapboard_engine::{GenerateError, MediaChunk, Phase as EnginePhase, SinkError};
 use clapboard_jobs::fixtures::FaultyBlob;
 use clapboard_jobs::{AttemptEnd, FailureCode, JobState, Phase};
 use clapboard_media::Ffmpeg;
@@ -94,20 +94,68 @@ async fn a_stalled_engine_loses_the_job_and_ends_the_worker() {
     assert_eq!(house.scratch(), Vec::<PathBuf>::new());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_ffmpeg_that_goes_missing_costs_an_attempt_and_not_the_job() {
-    let mut house = House::new().await;
+/// An ffmpeg that can be taken away.
+fn wrapped_ffmpeg(house: &House) -> PathBuf {
     let wrapper = house.path("ffmpeg");
     fs::write(&wrapper, "#!/bin/sh\nexec ffmpeg \"$@\"\n").unwrap();
     fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+    wrapper
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ffmpeg_that_goes_missing_costs_no_attempt_and_no_job_is_claimed_until_it_is_back() {
+    let mut house = House::new().await;
+    let wrapper = wrapped_ffmpeg(&house);
     house.ffmpeg = Ffmpeg::at(&wrapper, "ffprobe").unwrap();
     fs::remove_file(&wrapper).unwrap();
-    let worker = house.start(Scripted::honest());
-    let id = house.submit().await;
-    house.until(id, |job| job.state == JobState::Queued && job.attempt == 1).await;
-    let attempt = &house.attempts(id).await[0];
+    let options = Options { unwell_pause: Duration::from_millis(300), ..house.options() };
+    let worker = house.start_with(Scripted::honest(), options);
+    let (first, second) = (house.submit().await, house.submit().await);
+    house.until(first, |job| job.state == JobState::Queued && job.fence.0 == 1).await;
+    let attempt = &house.attempts(first).await[0];
     let error = attempt.error.clone().unwrap();
     assert_eq!((error.code, error.message.as_str()), (FailureCode::InternalError, "could not encode the video"));
+    assert_eq!(attempt.ended.unwrap().1, AttemptEnd::Retried);
+    // Several pauses long the worker looks for its ffmpeg, and claims neither job.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!((house.ends(first).await.len(), house.ends(second).await), (1, vec![]));
+
+    wrapped_ffmpeg(&house);
+    for id in [first, second] {
+        assert_eq!(house.until_state(id, JobState::Completed).await.attempt, 1);
+    }
+    worker.stop().await.unwrap();
+    assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_stays_full_uses_up_no_attempts_and_does_not_hold_up_a_drain() {
+    let house = House::new().await;
+    let options = Options { unwell_pause: Duration::from_millis(20), ..house.options() };
+    let worker = house.start_with(
+        Scripted::new(|play| {
+            play.denoise()?;
+            let source = io::Error::from(io::ErrorKind::StorageFull);
+            let full = clapboard_media::Error::Io { doing: "write samples to", path: "scratch".into(), source };
+            Err(GenerateError::Sink(SinkError(Box::new(full))))
+        }),
+        options,
+    );
+    let id = house.submit().await;
+    let rounds = i64::from(house.policy.max_attempts) + 2;
+    let job = house.until(id, |job| job.state == JobState::Queued && job.fence.0 >= rounds).await;
+    assert_eq!((job.attempt, job.error), (0, None));
+    worker.stop().await.unwrap();
+    assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scratch_folder_that_was_removed_is_made_again() {
+    let house = House::new().await;
+    let worker = house.start(Scripted::honest());
+    fs::remove_dir_all(house.path("scratch")).unwrap();
+    let id = house.submit().await;
+    assert_eq!(house.until_state(id, JobState::Completed).await.fence.0, 1);
     worker.stop().await.unwrap();
     assert_eq!(house.scratch(), Vec::<PathBuf>::new());
 }

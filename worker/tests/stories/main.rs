@@ -6,6 +6,7 @@ mod completes;
 mod faults;
 mod house;
 mod leases;
+mod logs;
 mod real;
 mod scripted;
 mod stops;

@@ -1,0 +1,79 @@
+//! Whether this machine has what every job needs, and how long to wait when it has not.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use clapboard_media::{Error as MediaError, Ffmpeg};
+
+use crate::scratch;
+
+/// The longest pause between two examinations, unless the first is longer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(120);
+
+/// How an attempt leaves its worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Health {
+    /// Fit for the next job.
+    Well,
+    /// Without something that every job needs: the next one would fail as well.
+    Unwell,
+}
+
+/// What this machine lacks.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Lack {
+    /// No file can be written in the scratch folder.
+    #[error("could not write in the scratch folder")]
+    Scratch(#[source] io::Error),
+    /// ffmpeg cannot be started.
+    #[error("could not run ffmpeg")]
+    Ffmpeg(#[source] MediaError),
+}
+
+/// Does in small what every job does: writes a file, starts ffmpeg. Blocks.
+///
+/// Errors: [`Lack`].
+pub(crate) fn examine(root: &Path, ffmpeg: &Ffmpeg) -> Result<(), Lack> {
+    scratch::probe(root).map_err(Lack::Scratch)?;
+    ffmpeg.check().map_err(Lack::Ffmpeg)
+}
+
+/// Pauses that double as long as the worker stays unwell.
+#[derive(Debug)]
+pub(crate) struct Pauses {
+    first: Duration,
+    next: Duration,
+}
+
+impl Pauses {
+    pub(crate) fn from(first: Duration) -> Self {
+        Self { first, next: first }
+    }
+
+    /// Returns how long to pause now.
+    pub(crate) fn next(&mut self) -> Duration {
+        let pause = self.next;
+        self.next = self.next.saturating_mul(2).min(LONGEST_PAUSE.max(self.first));
+        pause
+    }
+
+    /// Begins anew, after an attempt that did not fail by this machine.
+    pub(crate) fn reset(&mut self) {
+        self.next = self.first;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_to_two_minutes_and_begin_anew() {
+        let mut pauses = Pauses::from(Duration::from_secs(5));
+        let seconds: Vec<u64> = (0..7).map(|_| pauses.next().as_secs()).collect();
+        assert_eq!(seconds, [5, 10, 20, 40, 80, 120, 120]);
+        pauses.reset();
+        assert_eq!(pauses.next(), Duration::from_secs(5));
+    }
+}
