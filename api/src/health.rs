@@ -26,12 +26,16 @@ pub(crate) async fn health() -> Json<Health> {
 /// Says whether jobs run now.
 #[utoipa::path(get, path = "/ready", tag = "service", responses(
     (status = 200, body = Health),
-    (status = 503, description = "The service starts, drains, or has lost its worker.", body = ErrorBody),
+    (status = 503, description = "The service starts, drains, or has lost its worker or its job store.", body = ErrorBody),
 ))]
 pub(crate) async fn ready(State(state): State<AppState>) -> Result<Json<Health>, ApiError> {
     match state.readiness.get() {
-        ServiceState::Ready => Ok(Json(Health { status: "ready" })),
-        state => Err(not_ready(state)),
+        ServiceState::Ready => {
+            // A worker without its store can neither take a job nor end one.
+            state.store.now().await?;
+            Ok(Json(Health { status: "ready" }))
+        }
+        other => Err(not_ready(other)),
     }
 }
 

@@ -128,6 +128,11 @@ impl TestApp {
         (app, store)
     }
 
+    /// Removes the job store's file under the running service.
+    pub(crate) fn remove_jobs(&self) {
+        std::fs::remove_file(self.folder.path().join("jobs.sqlite")).unwrap();
+    }
+
     /// Returns a worker of this service.
     pub(crate) fn worker(&self) -> Worker {
         Worker::new(self.state.clone(), self.folder.path().to_owned())

@@ -83,6 +83,14 @@ async fn readiness_follows_the_service_and_health_does_not() {
 }
 
 #[tokio::test]
+async fn a_service_whose_jobs_are_gone_is_not_ready() {
+    let app = TestApp::start().await;
+    app.remove_jobs();
+    app.get("/ready").await.refused(503, "no_capacity", None);
+    app.create(json!({"prompt": "a cat", "size": "512x288"})).await.refused(503, "no_capacity", None);
+}
+
+#[tokio::test]
 async fn a_service_that_starts_takes_jobs_and_one_that_stops_does_not() {
     for (state, status) in [(ServiceState::Draining, 503), (ServiceState::WorkerLost, 503)] {
         let app = TestApp::start().await;
