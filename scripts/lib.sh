@@ -23,7 +23,8 @@ need() {
     while [ $# -gt 0 ]; do
         if ! command -v "$1" >/dev/null 2>&1; then
             commands+=("$1")
-            missing+=("$2")
+            # Two commands of one package are installed once.
+            [[ " ${missing[*]} " == *" $2 "* ]] || missing+=("$2")
         fi
         shift 2
     done
