@@ -16,15 +16,7 @@ async fn a_worker_whose_job_was_given_away_stops_and_nothing_of_it_is_seen() {
     let house = House::new().await;
     let stopped = Gate::default();
     let _open = Opener(stopped.clone());
-    let worker = house.start(Scripted::new({
-        let stopped = stopped.clone();
-        move |play| {
-            play.sound()?;
-            let error = play.denoise_for_ever();
-            stopped.open();
-            Err(error)
-        }
-    }));
+    let worker = house.start(Scripted::endless(&stopped));
     let id = house.submit().await;
     house.until(id, |job| job.status() == Status::InProgress).await;
     let stolen = house.steal(id).await;

@@ -19,6 +19,17 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
+    /// Makes an engine that sounds, then denoises until it is told to stop, and opens `stopped` once it has.
+    pub(crate) fn endless(stopped: &Gate) -> Arc<Self> {
+        let stopped = stopped.clone();
+        Self::new(move |play| {
+            play.sound()?;
+            let error = play.denoise_for_ever();
+            stopped.open();
+            Err(error)
+        })
+    }
+
     pub(crate) fn new(script: impl Fn(&mut Play) -> Played + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { profile: ModelProfile::released("scripted", vec![Partition::Fl2va]), script: Arc::new(script) })
     }

@@ -35,15 +35,7 @@ async fn a_running_job_that_is_deleted_stops_and_the_next_one_runs() {
     let house = House::new().await;
     let stopped = Gate::default();
     let _open = Opener(stopped.clone());
-    let worker = house.start(Scripted::new({
-        let stopped = stopped.clone();
-        move |play| {
-            play.sound()?;
-            let error = play.denoise_for_ever();
-            stopped.open();
-            Err(error)
-        }
-    }));
+    let worker = house.start(Scripted::endless(&stopped));
     let id = house.submit().await;
     house.until(id, |job| job.status() == Status::InProgress).await;
     let state = house.store.delete(&house.tenant, id).await.unwrap();
