@@ -31,8 +31,8 @@ use crate::interrupt::Interrupts;
 use crate::output;
 use crate::profile::read_profile;
 
-/// How long the requests in flight and the last writes get, beyond the worker's own time to drain.
-const CLOSING_TIME: Duration = Duration::from_secs(10);
+/// How long the last writes get, beyond the times of the worker and of the requests in flight.
+const CLOSING_TIME: Duration = Duration::from_secs(5);
 
 /// A part of the service that has ended, and how.
 type Ended = (&'static str, anyhow::Result<()>);
@@ -88,7 +88,7 @@ async fn serve(config: Config, profile: ModelProfile) -> anyhow::Result<()> {
         ("scheduler", Ok(()))
     });
     let worker_parts = WorkerParts { store: Arc::clone(&store), dispatch, blob };
-    let drain_timeout = config.worker.drain_timeout;
+    let drain_time = config.worker.drain_timeout + config.api.closing_grace + CLOSING_TIME;
     let working = work(config, data.scratch(), worker_parts, readiness.clone(), stop.clone());
     parts.spawn(async move { ("worker", working.await) });
     output::line(format_args!("clapboard listens on http://{address}"));
@@ -103,7 +103,7 @@ async fn serve(config: Config, profile: ModelProfile) -> anyhow::Result<()> {
     interrupts.exit_at_the_next();
     readiness.set(ServiceState::Draining);
     stop.cancel();
-    let closing = timeout(drain_timeout + CLOSING_TIME, close(&mut parts, &tasks)).await;
+    let closing = timeout(drain_time, close(&mut parts, &tasks)).await;
     let closed =
         closing.unwrap_or_else(|_| Err(anyhow!("the service did not drain in time; its job runs again later")));
     store.close().await;

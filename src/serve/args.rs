@@ -67,6 +67,10 @@ pub(super) struct HttpArgs {
     #[arg(long, env = "CLAPBOARD_MAX_CONNECTIONS", value_name = "N",
           default_value_t = clapboard_api::Options::default().max_connections)]
     pub(super) max_connections: usize,
+    /// How long requests in flight get to end once the service drains, before they are cut off
+    #[arg(long, env = "CLAPBOARD_CLOSING_GRACE", value_name = "DURATION", default_value = "5s",
+          value_parser = duration::parse)]
+    pub(super) closing_grace: Duration,
     /// How long POST /v1/videos/sync waits for its video; OpenAI's clients hang up after 600 s
     #[arg(long, env = "CLAPBOARD_SYNC_TIMEOUT", value_name = "DURATION", default_value = "570s",
           value_parser = duration::parse)]
@@ -114,6 +118,10 @@ pub(super) struct JobArgs {
     #[arg(long, env = "CLAPBOARD_UPLOAD_DEADLINE", value_name = "DURATION", default_value = "30m",
           value_parser = duration::parse)]
     pub(super) upload_deadline: Duration,
+    /// How long the worker claims nothing after a fault of the machine, such as a full disk; doubled up to 2m
+    #[arg(long, env = "CLAPBOARD_UNWELL_PAUSE", value_name = "DURATION", default_value = "5s",
+          value_parser = duration::parse)]
+    pub(super) unwell_pause: Duration,
     /// How long a draining service waits for the engine to stop at the next block
     #[arg(long, env = "CLAPBOARD_DRAIN_TIMEOUT", value_name = "DURATION", default_value = "30s",
           value_parser = duration::parse)]

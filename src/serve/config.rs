@@ -34,6 +34,7 @@ pub(crate) struct WorkerSettings {
     stall_limit: Duration,
     encode_timeout: Duration,
     upload_deadline: Duration,
+    unwell_pause: Duration,
     pub(crate) drain_timeout: Duration,
 }
 
@@ -48,6 +49,7 @@ impl WorkerSettings {
             poll_interval: self.poll_interval,
             encode_timeout: self.encode_timeout,
             upload_deadline: self.upload_deadline,
+            unwell_pause: self.unwell_pause,
             drain_timeout: self.drain_timeout,
             ..clapboard_worker::Options::new(worker, scratch)
         }
@@ -94,13 +96,14 @@ impl TryFrom<Args> for Config {
             stall_limit: jobs.stall_limit,
             encode_timeout: jobs.encode_timeout,
             upload_deadline: jobs.upload_deadline,
+            unwell_pause: jobs.unwell_pause,
             drain_timeout: jobs.drain_timeout,
         };
         // Only the durations matter here; id and folder are known once the data directory is locked.
         worker
             .options(WorkerId::new(), PathBuf::new(), &policy)
             .validated()
-            .context("--lease, --beat-interval, --fence-margin, --poll-interval and --stall-limit")?;
+            .context("--lease, --beat-interval, --fence-margin, --poll-interval, --unwell-pause and --stall-limit")?;
         let scheduler = clapboard_scheduler::Options {
             refill_interval: sweeps.refill_interval,
             refill_window: sweeps.refill_window,
@@ -125,6 +128,7 @@ impl TryFrom<Args> for Config {
                 header_read_timeout: http.header_timeout,
                 write_timeout: http.write_timeout,
                 max_connections: http.max_connections,
+                closing_grace: http.closing_grace,
                 sync_timeout: http.sync_timeout,
                 poll_after: http.poll_after,
                 ..clapboard_api::Options::default()
