@@ -7,7 +7,7 @@ pub enum Command {
     Run,
     /// Stop and discard.
     Cancel,
-    /// Stop, keeping the state of the last step border.
+    /// Stop: the job goes on elsewhere. No state is kept yet, so it starts over.
     CheckpointAndStop,
 }
 

@@ -11,7 +11,7 @@ use crate::weights::WeightError;
 pub enum Stop {
     /// It was cancelled: everything is discarded.
     Cancelled,
-    /// It was asked to keep its last step border and stop.
+    /// It was asked to stop so that it can go on elsewhere; no state is kept yet.
     Checkpointed,
 }
 

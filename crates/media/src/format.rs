@@ -23,7 +23,7 @@ pub enum VideoQuality {
     /// libx264 at CRF 18, preset `medium`: hard to tell from the source.
     #[default]
     Default,
-    /// libx264 at CRF 12, preset `slow`: about twice the bytes, for further editing.
+    /// libx264 at CRF 12, preset `slow`: more bytes, for further editing.
     High,
     /// libx264 at QP 0, preset `medium`: the yuv420p picture is kept bit for bit.
     ///
