@@ -10,9 +10,6 @@ use clapboard_engine::{ComputeDtype, EngineConfig, MemoryBounds};
 use clapboard_h3::{Partition, Task};
 use clapboard_media::Ffmpeg;
 
-/// The task that is built.
-const BUILT: Task = Task::T2va;
-
 /// Settings of the engine.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Engine")]
@@ -44,10 +41,11 @@ impl EngineArgs {
     /// Errors: a sentence about the setting that cannot be.
     pub(crate) fn config(&self) -> anyhow::Result<EngineConfig> {
         ensure!(
-            self.partition.tasks().contains(&BUILT),
-            "--partition {} serves no task that is built: {BUILT} needs {}",
+            self.partition.tasks().iter().any(|task| Task::BUILT.contains(task)),
+            "--partition {} serves no task that is built: {} needs {}",
             self.partition,
-            BUILT.partition()
+            Task::BUILT[0],
+            Task::BUILT[0].partition()
         );
         let bytes = |name: &str, mebibytes: usize| {
             ensure!(mebibytes > 0, "{name} must be at least 1");

@@ -10,9 +10,6 @@ use crate::sigmas::{Sigmas, SigmasError};
 use crate::spec::GenerationSpec;
 use crate::task::Task;
 
-/// The tasks whose requests can be resolved and run.
-const RUNNABLE: [Task; 1] = [Task::T2va];
-
 /// The longest prompt, in characters.
 const MAX_PROMPT_CHARS: usize = 7000;
 
@@ -76,7 +73,7 @@ impl VideoRequest {
 
     fn resolve_task(&self, profile: &ModelProfile) -> Result<Task, Invalid> {
         let unsupported = |message: String| Invalid::new(InvalidCode::UnsupportedTask, "extra_params.task", message);
-        let runs: Vec<&str> = RUNNABLE.into_iter().filter(|task| profile.serves(*task)).map(Task::as_str).collect();
+        let runs: Vec<&str> = Task::BUILT.into_iter().filter(|task| profile.serves(*task)).map(Task::as_str).collect();
         let runs = if runs.is_empty() { "no task".to_owned() } else { runs.join(", ") };
         let task = match &self.task {
             Some(name) => name.parse().map_err(|error| unsupported(format!("{error}: this server runs {runs}")))?,
@@ -84,7 +81,7 @@ impl VideoRequest {
             None if profile.serves(Task::Ref2va) && !profile.serves(Task::T2va) => Task::Ref2va,
             None => self.references.implied_task(),
         };
-        if RUNNABLE.contains(&task) && profile.serves(task) {
+        if Task::BUILT.contains(&task) && profile.serves(task) {
             Ok(task)
         } else {
             Err(unsupported(format!("task {task} is not run here: this server runs {runs}")))
