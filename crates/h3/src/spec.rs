@@ -107,6 +107,14 @@ impl GenerationSpec {
         self.prompt.len().div_ceil(4)
     }
 
+    /// Returns a bound on the rows of the packed sequence, known without a tokenizer: no token is shorter than a byte.
+    pub fn rows_bound(&self) -> usize {
+        self.prompt.len() + Self::PRESENTATION_ROWS + self.target().rows()
+    }
+
+    /// More rows than the presentation puts around a prompt.
+    const PRESENTATION_ROWS: usize = 256;
+
     /// Estimates what the run takes at the released dimensions, by [`CostModel::released`].
     pub fn cost(&self) -> Tflop {
         let rows = self.estimated_text_rows() + self.target().rows();

@@ -1,4 +1,4 @@
-//! Immutable objects: finished videos.
+//! Immutable objects: finished videos and denoising states.
 
 use std::fmt;
 use std::io;
@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::str::FromStr;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -41,6 +42,11 @@ impl BlobKey {
     /// Fence and token make it private to that claim, which is why no result can overwrite another's.
     pub fn result(tenant: &Tenant, job: JobId, fence: Fence, token: ClaimToken) -> Self {
         Self(format!("v1/{tenant}/{job}/{fence}-{}.mp4", token.short()))
+    }
+
+    /// Returns the key of a claim's denoising state: `v1/{tenant}/{job}/{fence}-{token8}-step{step}.safetensors`.
+    pub fn checkpoint(tenant: &Tenant, job: JobId, fence: Fence, token: ClaimToken, step: u32) -> Self {
+        Self(format!("v1/{tenant}/{job}/{fence}-{}-step{step}.safetensors", token.short()))
     }
 
     /// Returns the key.
@@ -179,8 +185,12 @@ pub trait Blob: Send + Sync {
     ///
     /// The same bytes under the same key is a success, so that a put may be tried again.
     ///
+    /// While it runs, `moved` is called after every chunk or part that was read from the file or handed to the server or
+    /// disk, so that whoever waits can tell a slow put from one that hangs. It must not block, and is not called any more
+    /// once the put has returned or was dropped.
+    ///
     /// Errors: [`BlobError::Conflict`] when other bytes lie there, [`BlobError::Source`] when the file cannot be read.
-    async fn put_file(&self, key: &BlobKey, file: &Path) -> Result<Put, BlobError>;
+    async fn put_file(&self, key: &BlobKey, file: &Path, moved: &(dyn Fn() + Send + Sync)) -> Result<Put, BlobError>;
 
     /// Returns what is known of an object; none when there is none.
     async fn head(&self, key: &BlobKey) -> Result<Option<ObjectInfo>, BlobError>;
@@ -189,6 +199,10 @@ pub trait Blob: Send + Sync {
     ///
     /// Errors: [`BlobError::RangeOutside`] when the range is empty, reversed or not within the object.
     async fn open(&self, key: &BlobKey, range: Option<Range<u64>>) -> Result<Option<Opened>, BlobError>;
+
+    /// Returns an address from which anybody can download the object for as long as `life`, under the name `file_name`; none
+    /// where the store has no such addresses. The object need not be there.
+    async fn link(&self, key: &BlobKey, life: Duration, file_name: &str) -> Result<Option<String>, BlobError>;
 
     /// Removes an object; one that is not there is already removed.
     async fn delete(&self, key: &BlobKey) -> Result<(), BlobError>;

@@ -1,24 +1,25 @@
 //! Hints about jobs that can be claimed.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use clapboard_h3::Partition;
 
+use crate::capacity::CapacityClass;
 use crate::id::JobId;
 
-/// Jobs that the same workers can run: those that need the same weights.
+/// Jobs that the same workers can run: those that need the same weights and as much room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Queue {
     partition: Partition,
+    capacity: CapacityClass,
 }
 
 impl Queue {
-    /// Returns the queue of a partition.
-    pub const fn of(partition: Partition) -> Self {
-        Self { partition }
+    /// Returns the queue of a partition's jobs of one capacity class.
+    pub const fn of(partition: Partition, capacity: CapacityClass) -> Self {
+        Self { partition, capacity }
     }
 
     /// Returns the weights that its jobs need.
@@ -26,27 +27,15 @@ impl Queue {
         self.partition
     }
 
-    /// Returns its name.
-    pub fn as_str(self) -> &'static str {
-        self.partition.as_str()
+    /// Returns the room that its jobs need.
+    pub const fn capacity(self) -> CapacityClass {
+        self.capacity
     }
 }
 
 impl fmt::Display for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl Ord for Queue {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.as_str().cmp(other.as_str())
-    }
-}
-
-impl PartialOrd for Queue {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
+        write!(f, "{}:{}", self.partition, self.capacity)
     }
 }
 
@@ -76,14 +65,16 @@ pub struct DispatchError {
 ///
 /// It may lose hints (the scheduler's sweep pushes them again from [`Store::ready`](crate::Store::ready)), keep stale
 /// ones (the claim then finds nothing) and may be pushed the same hint any number of times (it keeps one per job and
-/// queue, with the rank pushed last). Nothing that must be right depends on it.
+/// queue, with the rank pushed last). It keeps a bounded window of hints per queue, those of the lowest ranks, so that a
+/// million waiting jobs cost it nothing. Nothing that must be right depends on it.
 #[async_trait]
 pub trait Dispatch: Send + Sync {
-    /// Adds hints; one that is already there is not doubled.
+    /// Adds hints; one that is already there is not doubled. Where a queue has more than its window holds, those of the
+    /// highest ranks are dropped.
     async fn push(&self, hints: &[Hint]) -> Result<(), DispatchError>;
 
-    /// Takes the hint with the lowest rank out of the first of `queues` that has one, waiting at most `wait` for one
-    /// to come; equal ranks in the order of their ids.
+    /// Takes the hint with the lowest rank out of all `queues`, waiting at most `wait` for one to come; equal ranks in
+    /// the order of their ids.
     ///
     /// A call that is dropped while it waits takes nothing.
     async fn pop(&self, queues: &[Queue], wait: Duration) -> Result<Option<Hint>, DispatchError>;

@@ -1,11 +1,16 @@
 //! The job and what makes one.
 
+use std::time::Duration;
+
 use clapboard_h3::{GenerationSpec, Partition};
 
+use crate::capacity::CapacityClass;
+use crate::checkpoint::Checkpoint;
 use crate::dispatch::Queue;
 use crate::id::{Fence, JobId, Tenant, WorkerId};
 use crate::outcome::{JobError, ResultObject, RunReport};
 use crate::progress::Progress;
+use crate::rank::Priority;
 use crate::spec::SpecRecord;
 use crate::state::{JobState, Status};
 use crate::time::Micros;
@@ -25,6 +30,12 @@ pub struct NewJob {
     pub spec: SpecRecord,
     /// What it costs, in TFLOP: its share in the fair order.
     pub cost_tflop: f64,
+    /// The rows of its packed sequence at most: what a worker has to hold.
+    pub rows: u64,
+    /// How urgent it is.
+    pub priority: Priority,
+    /// How long after its creation it has to have begun, else it fails; none for whenever.
+    pub start_within: Option<Duration>,
 }
 
 impl NewJob {
@@ -37,6 +48,9 @@ impl NewJob {
             partition: spec.partition,
             spec: SpecRecord::encode(spec),
             cost_tflop: spec.cost().get(),
+            rows: u64::try_from(spec.rows_bound()).expect("a sequence that fits memory fits 64 bits"),
+            priority: Priority::Normal,
+            start_within: None,
         }
     }
 }
@@ -56,6 +70,10 @@ pub struct Job {
     pub spec: SpecRecord,
     /// What it costs, in TFLOP.
     pub cost_tflop: f64,
+    /// The rows of its packed sequence at most.
+    pub rows: u64,
+    /// How urgent it is.
+    pub priority: Priority,
     /// Its place in the order of its queue, fixed when it was made; lower runs first.
     pub rank: f64,
     /// Where it stands.
@@ -66,6 +84,8 @@ pub struct Job {
     pub created_at: Micros,
     /// Before when it is not claimed: its creation, or the end of a backoff.
     pub run_at: Micros,
+    /// Until when it has to have begun, else it fails; none for whenever, and once it has begun.
+    pub start_by: Option<Micros>,
     /// When the present or last attempt really began; none while it waits.
     pub begun_at: Option<Micros>,
     /// When it ended.
@@ -82,8 +102,12 @@ pub struct Job {
     pub worker: Option<WorkerId>,
     /// Until when the holder's lease lasts.
     pub lease_expires_at: Option<Micros>,
-    /// Its result, exactly when it is completed.
+    /// Where a next attempt can go on; none once the job has ended.
+    pub checkpoint: Option<Checkpoint>,
+    /// Its result, while it is completed and that is kept.
     pub result: Option<ResultObject>,
+    /// Until when its result is kept, or was; none for as long as the job.
+    pub result_expires_at: Option<Micros>,
     /// What its run said about itself, exactly when it is completed.
     pub report: Option<RunReport>,
     /// Why it has no result, exactly when it failed or was cancelled.
@@ -98,6 +122,6 @@ impl Job {
 
     /// Returns the queue it waits in.
     pub fn queue(&self) -> Queue {
-        Queue::of(self.partition)
+        Queue::of(self.partition, CapacityClass::of_rows(self.rows))
     }
 }

@@ -21,13 +21,15 @@ use std::time::Duration;
 use clapboard_h3::{GenerationSpec, Partition};
 
 use crate::blob::BlobKey;
+use crate::capacity::CapacityClass;
+use crate::dispatch::Queue;
 use crate::id::{ClaimToken, Fence, JobId, Tenant, WorkerId};
 use crate::job::Job;
 use crate::store::StoreError;
 use crate::time::Micros;
 
 /// Who wants a job, and which jobs it can run.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claimant {
     /// This run of the worker's process.
     pub worker: WorkerId,
@@ -35,14 +37,24 @@ pub struct Claimant {
     pub partitions: Vec<Partition>,
     /// The spec versions it can decode.
     pub spec_versions: Vec<u32>,
-    /// The largest job it can hold, in TFLOP; none for any.
-    pub max_cost_tflop: Option<f64>,
+    /// The longest packed sequence it can hold, in rows; none for any.
+    pub max_rows: Option<u64>,
+    /// It still runs another job: it gets one only if no other worker that could run it is idle.
+    pub ahead: bool,
 }
 
 impl Claimant {
-    /// Describes a worker of this program that holds jobs of any size.
+    /// Describes an idle worker of this program that holds jobs of any size.
     pub fn new(worker: WorkerId, partitions: Vec<Partition>) -> Self {
-        Self { worker, partitions, spec_versions: vec![GenerationSpec::VERSION], max_cost_tflop: None }
+        Self { worker, partitions, spec_versions: vec![GenerationSpec::VERSION], max_rows: None, ahead: false }
+    }
+
+    /// Returns the queues all of whose jobs it can hold: those whose hints are for it.
+    ///
+    /// Jobs of the next larger class that happen to fit are found by [`Store::claim_next`](crate::Store::claim_next).
+    pub fn queues(&self) -> Vec<Queue> {
+        let classes = || CapacityClass::held_whole(self.max_rows);
+        self.partitions.iter().flat_map(|&partition| classes().map(move |class| Queue::of(partition, class))).collect()
     }
 }
 
@@ -70,6 +82,11 @@ impl Lease {
     /// Returns the only key that this claim's result may be put under.
     pub fn result_key(&self) -> BlobKey {
         BlobKey::result(&self.tenant, self.job, self.fence, self.token)
+    }
+
+    /// Returns the only key that this claim's checkpoint after `step` steps may be put under.
+    pub fn checkpoint_key(&self, step: u32) -> BlobKey {
+        BlobKey::checkpoint(&self.tenant, self.job, self.fence, self.token, step)
     }
 }
 
@@ -102,9 +119,9 @@ pub enum LeaseError {
         /// The fence of the lost claim.
         fence: Fence,
     },
-    /// The result lies under a key that is not this claim's, so it cannot become the job's.
-    #[error("the result of job {job} lies under {found}, not under its claim's key {expected}")]
-    ForeignResult {
+    /// The result or checkpoint lies under a key that is not this claim's, so it cannot become the job's.
+    #[error("an object of job {job} lies under {found}, not under its claim's key {expected}")]
+    ForeignObject {
         /// The job.
         job: JobId,
         /// The key that was reported.

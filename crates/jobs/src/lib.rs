@@ -18,15 +18,19 @@
 pub mod attempt;
 pub mod backoff;
 pub mod blob;
+mod capacity;
 mod causes;
+mod checkpoint;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod dispatch;
 #[cfg(feature = "conformance")]
 pub mod fixtures;
+mod fleet;
 mod id;
 mod job;
 pub mod lease;
+mod outbox;
 mod outcome;
 pub mod policy;
 mod progress;
@@ -34,19 +38,28 @@ pub mod rank;
 mod spec;
 mod state;
 pub mod store;
+mod tenant;
 mod time;
+mod usage;
 
 pub use attempt::{Attempt, AttemptEnd};
 pub use blob::{Blob, BlobError, BlobKey};
+pub use capacity::CapacityClass;
 pub use causes::Causes;
+pub use checkpoint::{Checkpoint, Fingerprint};
 pub use dispatch::{Dispatch, DispatchError, Hint, Queue};
+pub use fleet::{Orders, WorkerCard, WorkerRecord, WorkerState};
 pub use id::{ClaimToken, Fence, InvalidId, JobId, Tenant, WorkerId};
 pub use job::{Job, NewJob};
 pub use lease::{Beat, Claimant, Claimed, Lease, LeaseError};
+pub use outbox::{Delivery, Endpoint, EndpointId, Notice};
 pub use outcome::{ErrorClass, FailureCode, HandBack, JobError, Outcome, ResultObject, RunReport};
 pub use policy::Policy;
 pub use progress::{Phase, Progress};
+pub use rank::Priority;
 pub use spec::SpecRecord;
 pub use state::{IllegalTransition, JobEvent, JobState, Status};
 pub use store::{JobPage, ListQuery, Order, Store, StoreError};
+pub use tenant::{KeyHash, TenantLimits};
 pub use time::{Clock, Micros, SystemClock};
+pub use usage::Usage;

@@ -9,11 +9,15 @@ pub struct Policy {
     pub lease: Duration,
     /// How many attempts a job has, at least 1.
     pub max_attempts: u32,
+    /// How long a result is kept after its job was completed; none for as long as the job itself.
+    pub result_life: Option<Duration>,
+    /// How long an ended job is kept, with its prompt and all that belongs to it; none until somebody deletes it.
+    pub record_life: Option<Duration>,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { lease: Duration::from_secs(60), max_attempts: 3 }
+        Self { lease: Duration::from_secs(60), max_attempts: 3, result_life: None, record_life: None }
     }
 }
 
@@ -29,6 +33,14 @@ pub enum InvalidPolicy {
     /// A job could never run.
     #[error("a job needs at least one attempt")]
     NoAttempts,
+    /// The job would be gone before its result.
+    #[error("a job that is kept for {record:?} cannot keep its result for {result:?}")]
+    ResultOutlivesRecord {
+        /// How long the result should be kept.
+        result: Duration,
+        /// How long the job is kept.
+        record: Duration,
+    },
 }
 
 impl Policy {
@@ -44,6 +56,11 @@ impl Policy {
         }
         if self.max_attempts == 0 {
             return Err(InvalidPolicy::NoAttempts);
+        }
+        if let (Some(result), Some(record)) = (self.result_life, self.record_life)
+            && result > record
+        {
+            return Err(InvalidPolicy::ResultOutlivesRecord { result, record });
         }
         Ok(self)
     }
@@ -64,5 +81,8 @@ mod tests {
         assert_eq!(short.validated().unwrap_err().to_string(), "the lease of 10ms is shorter than the least of 1s");
         let never = Policy { max_attempts: 0, ..Policy::default() };
         assert_eq!(never.validated(), Err(InvalidPolicy::NoAttempts));
+        let (result, record) = (Duration::from_secs(20), Duration::from_secs(10));
+        let outlived = Policy { result_life: Some(result), record_life: Some(record), ..Policy::default() };
+        assert_eq!(outlived.validated(), Err(InvalidPolicy::ResultOutlivesRecord { result, record }));
     }
 }

@@ -1,13 +1,76 @@
 //! The order in which jobs are run: fair over tenants, fixed when a job is made.
 //!
 //! A job's rank is the virtual time at which a perfectly fair server would have finished it (self-clocked fair
-//! queueing, Golestani 1994). The server's virtual time is the rank of the job claimed last. A tenant that was idle
+//! queueing, Golestani 1994). The server's virtual time is the rank of the job claimed last, less its penalty. A tenant that was idle
 //! starts at that time; a tenant with a backlog starts where its last job ends; in both cases the job ends its cost
 //! over its tenant's weight later. Lower ranks run first. So a thousand jobs of one tenant do not delay the first job of
 //! another by more than the job that is running, and within a tenant the order is that of creation.
+//!
+//! The penalty of a [`Priority`] is added to the result and does not move the tenant's virtual time, so that a low job
+//! does not push back the tenant's later ones.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::state::UnknownName;
 
 /// The weight of a tenant about whom nothing else is said.
 pub const DEFAULT_WEIGHT: f64 = 1.0;
+
+/// How urgent a job is among all others.
+///
+/// A low priority is a later place by a fixed amount of work, never a second queue: so a stream of normal jobs delays a
+/// low one by [`Priority::LOW_PENALTY_TFLOP`] at most, and nothing starves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Priority {
+    /// Like most jobs.
+    #[default]
+    Normal,
+    /// It may wait for others.
+    Low,
+}
+
+impl Priority {
+    /// Every priority.
+    pub const ALL: [Self; 2] = [Self::Normal, Self::Low];
+    /// How much work of others goes before a job of low priority, in TFLOP per unit of weight: that of about ten videos
+    /// of the default size.
+    pub const LOW_PENALTY_TFLOP: f64 = 1e6;
+
+    /// Returns what is added to a job's rank.
+    pub const fn penalty(self) -> f64 {
+        match self {
+            Self::Normal => 0.0,
+            Self::Low => Self::LOW_PENALTY_TFLOP,
+        }
+    }
+
+    /// Returns the name on the wire and in stores.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::Low => "low",
+        }
+    }
+}
+
+impl fmt::Display for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Priority {
+    type Err = UnknownName;
+
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        Self::ALL.into_iter().find(|priority| priority.as_str() == text).ok_or_else(|| UnknownName {
+            kind: "priority",
+            text: text.to_owned(),
+            expected: "normal, low",
+        })
+    }
+}
 
 /// Returns the rank of a new job.
 ///

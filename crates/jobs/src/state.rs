@@ -16,9 +16,11 @@ use serde::{Deserialize, Serialize};
 ///                    │ └──────────── Fail ───────────┼─┼──────────────────────┘
 ///                    │                               │ │
 ///                    └─────────── Cancel ────────────┼─┴──── Cancel ──────▶ Cancelled
+///
+///  An operator's Retry leads from Failed back to Queued.
 /// ```
 ///
-/// The last three are final: no event leads out of them. The store's tables carry the same states in a check
+/// The last three are ends: nothing that happens by itself leads out of them. The store's tables carry the same states in a check
 /// constraint and the same arrows in a trigger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -48,6 +50,8 @@ pub enum JobEvent {
     Fail,
     /// Its cancel takes effect.
     Cancel,
+    /// An operator lets it run again after it has failed.
+    Retry,
 }
 
 /// Says that an event cannot happen to a job in that state.
@@ -74,6 +78,7 @@ impl JobState {
             (Self::Running, JobEvent::Complete) => Ok(Self::Completed),
             (Self::Queued | Self::Running, JobEvent::Fail) => Ok(Self::Failed),
             (Self::Queued | Self::Running, JobEvent::Cancel) => Ok(Self::Cancelled),
+            (Self::Failed, JobEvent::Retry) => Ok(Self::Queued),
             (from, event) => Err(IllegalTransition { from, event }),
         }
     }
@@ -108,7 +113,7 @@ impl JobState {
 
 impl JobEvent {
     /// Every event.
-    pub const ALL: [Self; 5] = [Self::Claim, Self::Requeue, Self::Complete, Self::Fail, Self::Cancel];
+    pub const ALL: [Self; 6] = [Self::Claim, Self::Requeue, Self::Complete, Self::Fail, Self::Cancel, Self::Retry];
 }
 
 impl fmt::Display for JobState {
@@ -125,6 +130,7 @@ impl fmt::Display for JobEvent {
             Self::Complete => "complete",
             Self::Fail => "fail",
             Self::Cancel => "be cancelled",
+            Self::Retry => "be retried",
         })
     }
 }
@@ -222,15 +228,19 @@ mod tests {
             (Running, Completed),
             (Running, Failed),
             (Running, Cancelled),
+            (Failed, Queued),
         ];
         assert_eq!(arrows.len(), drawn.len());
         assert!(drawn.iter().all(|arrow| arrows.contains(arrow)), "{arrows:?}");
     }
 
     #[test]
-    fn nothing_leads_out_of_a_final_state() {
+    fn only_an_operator_leads_out_of_an_end_and_only_of_a_failure() {
         for state in JobState::ALL.into_iter().filter(|state| state.is_final()) {
             for event in JobEvent::ALL {
+                if (state, event) == (JobState::Failed, JobEvent::Retry) {
+                    continue;
+                }
                 assert_eq!(state.on(event), Err(IllegalTransition { from: state, event }));
             }
         }

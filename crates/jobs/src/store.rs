@@ -1,17 +1,25 @@
 //! The truth about jobs, one transaction per verb.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
+use clapboard_h3::Partition;
 
 use crate::attempt::Attempt;
 use crate::blob::BlobKey;
+use crate::checkpoint::Checkpoint;
 use crate::dispatch::Hint;
+use crate::fleet::{Orders, WorkerCard, WorkerRecord};
 use crate::id::{JobId, Tenant, WorkerId};
 use crate::job::{Job, NewJob};
 use crate::lease::{Beat, Claimant, Claimed, Lease, LeaseError};
+use crate::outbox::{Delivery, Endpoint};
 use crate::outcome::{HandBack, Outcome};
 use crate::progress::Progress;
 use crate::state::{JobState, Status};
+use crate::tenant::{KeyHash, TenantLimits};
 use crate::time::Micros;
+use crate::usage::Usage;
 
 /// Why a store did not do as asked.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +35,14 @@ pub enum StoreError {
     Duplicate {
         /// The id.
         id: JobId,
+    },
+    /// The tenant has as many jobs waiting as it may.
+    #[error("tenant {tenant} has {limit} jobs waiting already, which is as many as it may")]
+    QueueFull {
+        /// Whose queue.
+        tenant: Tenant,
+        /// How many it may hold.
+        limit: u32,
     },
     /// The store could not be reached or its medium failed.
     #[error("could not reach the job store while {doing}")]
@@ -47,6 +63,13 @@ pub enum StoreError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
+
+/// How long a worker that says nothing counts as being there. An idle worker silent for longer than this keeps no job from a
+/// busy one.
+pub const WORKER_MEMORY: Duration = Duration::from_secs(60);
+
+/// The last place in a queue that is told: counting further would cost more with every job that waits.
+pub const FARTHEST_PLACE: u64 = 1_000;
 
 /// Which end of a list comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -118,7 +141,7 @@ pub trait Store: Send + Sync {
 
     /// Makes a job, which exists from now on.
     ///
-    /// Errors: [`StoreError::Duplicate`] when there is one of that id.
+    /// Errors: [`StoreError::Duplicate`] when there is one of that id, [`StoreError::QueueFull`].
     async fn create(&self, job: NewJob) -> Result<Job, StoreError>;
 
     /// Returns a tenant's job; none when it has none of that id.
@@ -133,7 +156,7 @@ pub trait Store: Send + Sync {
     async fn attempts(&self, tenant: &Tenant, id: JobId) -> Result<Vec<Attempt>, StoreError>;
 
     /// Returns the place of a tenant's waiting job in its queue: 1 for the next to be claimed, 0 when it is claimed and
-    /// not begun; none when it does not wait.
+    /// not begun; none when it does not wait, and beyond [`FARTHEST_PLACE`].
     async fn queue_position(&self, tenant: &Tenant, id: JobId) -> Result<Option<u64>, StoreError>;
 
     /// Cancels a tenant's job and returns it; none when there is no such job.
@@ -148,7 +171,15 @@ pub trait Store: Send + Sync {
     /// lease. Its objects become garbage.
     async fn delete(&self, tenant: &Tenant, id: JobId) -> Result<Option<JobState>, StoreError>;
 
+    /// Lets a tenant's failed job run again, with all its attempts, and returns it as it is then; none when there is no such
+    /// job. A job that has not failed stays as it is. Its history and its place in the order stay.
+    async fn retry(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError>;
+
     /// Claims the job of a hint, if it waits, is due, and the claimant can run it.
+    ///
+    /// This and [`claim_next`](Store::claim_next) keep the caps: no job is claimed of a paused partition, none of a tenant
+    /// that has as many running as it may, and none for a worker that is still [busy](Claimant::ahead) while another that
+    /// could run it is idle.
     async fn claim(&self, id: JobId, claimant: &Claimant) -> Result<Option<Claimed>, StoreError>;
 
     /// Claims the waiting job of the lowest rank, ties by id, among those that are due and the claimant can run.
@@ -160,18 +191,30 @@ pub trait Store: Send + Sync {
     /// Renews the lease and records the progress.
     async fn beat(&self, lease: &Lease, progress: &Progress) -> Result<Beat, LeaseError>;
 
+    /// Takes note that the claim is about to store its state after `step` steps under [`Lease::checkpoint_key`], so that no
+    /// object is ever unknown to the tables.
+    async fn expect_checkpoint(&self, lease: &Lease, step: u32) -> Result<(), LeaseError>;
+
+    /// Makes a stored state the one where a next attempt goes on; the one before becomes garbage. It stays the job's until the
+    /// job ends or another replaces it.
+    ///
+    /// Errors: [`LeaseError::ForeignObject`] when it does not lie under the lease's key or was not expected.
+    async fn keep_checkpoint(&self, lease: &Lease, checkpoint: &Checkpoint) -> Result<(), LeaseError>;
+
     /// Ends the job and returns how: as the outcome says, or cancelled if somebody had asked for that.
     ///
-    /// A result becomes the job's in the same transaction; one that does not becomes garbage.
+    /// A result becomes the job's in the same transaction, and every endpoint of its tenant gets its delivery; what the
+    /// claim has stored besides becomes garbage.
     ///
-    /// Errors: [`LeaseError::ForeignResult`] when the result does not lie under the lease's key.
+    /// Errors: [`LeaseError::ForeignObject`] when the result does not lie under the lease's key.
     async fn finish(&self, lease: &Lease, outcome: Outcome) -> Result<JobState, LeaseError>;
 
     /// Gives the job back unfinished and returns what became of it: queued; or failed when a retry was the last
     /// attempt; or cancelled if somebody had asked for that.
     async fn hand_back(&self, lease: &Lease, hand_back: HandBack) -> Result<JobState, LeaseError>;
 
-    /// Returns, for each queue, up to `limit` waiting jobs that are due, lowest rank first.
+    /// Returns, for each queue, up to `limit` waiting jobs that are due and may run, lowest rank first: none of a paused
+    /// partition, and of each tenant no more than it may still have running.
     async fn ready(&self, limit: u32) -> Result<Vec<Hint>, StoreError>;
 
     /// Takes back up to `limit` jobs whose leases have ended; a job whose attempts are used up fails with
@@ -184,13 +227,30 @@ pub trait Store: Send + Sync {
     /// lock of its data directory.
     async fn reclaim_from_dead(&self, living: &[WorkerId]) -> Result<Reclaimed, StoreError>;
 
-    /// Returns the first moment later than `after` at which a job falls due, a lease ends or garbage can be collected;
-    /// none when nothing of this will happen by itself.
+    /// Fails up to `limit` waiting jobs whose time to begin has passed, with
+    /// [`StartDeadlineExceeded`](crate::FailureCode::StartDeadlineExceeded), and returns them. A job that has once begun
+    /// is not among them.
+    async fn fail_overdue(&self, limit: u32) -> Result<Vec<JobId>, StoreError>;
+
+    /// Gives up the results of up to `limit` completed jobs whose time has passed, and returns the jobs: the objects become
+    /// garbage, the jobs stay.
+    async fn expire_results(&self, limit: u32) -> Result<Vec<JobId>, StoreError>;
+
+    /// Deletes up to `limit` ended jobs that were kept as long as the policy says, and returns them; forgets what is left of
+    /// jobs deleted that long ago, and workers not heard of for a day.
+    async fn purge_records(&self, limit: u32) -> Result<Vec<JobId>, StoreError>;
+
+    /// Returns the first moment later than `after` at which a job falls due, has to have begun, loses its result or its
+    /// record, a lease ends or garbage can be collected; none when nothing of this will happen by itself.
     ///
     /// A sweep reads [`now`](Store::now), does its work, and sleeps until the moment after the time it read.
     async fn next_due(&self, after: Micros) -> Result<Option<Micros>, StoreError>;
 
     /// Returns up to `limit` keys that a row once named and none names now, and which nobody can still be writing.
+    ///
+    /// However a claim ends, an object that it expected and did not name may still be on its way: a put that was given up can
+    /// arrive later. Its key is returned from the moment on at which the lease would have ended. What a row named was stored
+    /// whole, and its key is returned at once; only where a running job is deleted does it wait for the lease too.
     async fn garbage(&self, limit: u32) -> Result<Vec<BlobKey>, StoreError>;
 
     /// Forgets garbage whose objects have been deleted; keys that are not garbage are left alone.
@@ -200,4 +260,40 @@ pub trait Store: Send + Sync {
     ///
     /// A sweep over the objects themselves finds with it what a worker put after it had lost its lease.
     async fn unnamed(&self, keys: &[BlobKey]) -> Result<Vec<BlobKey>, StoreError>;
+
+    /// Sets what a tenant may have.
+    async fn set_tenant(&self, tenant: &Tenant, limits: &TenantLimits) -> Result<(), StoreError>;
+
+    /// Lets an API key stand for a tenant; a key that stands for another already does so no more.
+    async fn add_key(&self, key: &KeyHash, tenant: &Tenant) -> Result<(), StoreError>;
+
+    /// Returns whom an API key stands for.
+    async fn tenant_of_key(&self, key: &KeyHash) -> Result<Option<Tenant>, StoreError>;
+
+    /// Returns what each tenant has used, by name.
+    async fn usage(&self) -> Result<Vec<Usage>, StoreError>;
+
+    /// Adds an endpoint that hears of every job of its tenant which ends from now on; one of that id is replaced.
+    async fn add_endpoint(&self, endpoint: &Endpoint) -> Result<(), StoreError>;
+
+    /// Returns the deliveries about a tenant's job, oldest first.
+    async fn deliveries(&self, tenant: &Tenant, id: JobId) -> Result<Vec<Delivery>, StoreError>;
+
+    /// Pauses a partition, none of whose jobs is then claimed, or lets it go on. Running jobs are left alone.
+    async fn set_paused(&self, partition: Partition, paused: bool) -> Result<(), StoreError>;
+
+    /// Returns the paused partitions.
+    async fn paused(&self) -> Result<Vec<Partition>, StoreError>;
+
+    /// Takes note of a worker and returns what it is asked to do.
+    async fn announce(&self, card: &WorkerCard) -> Result<Orders, StoreError>;
+
+    /// Forgets a worker that has ended in good order.
+    async fn retire(&self, worker: WorkerId) -> Result<(), StoreError>;
+
+    /// Returns the workers that were heard of within [`WORKER_MEMORY`], oldest first.
+    async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError>;
+
+    /// Asks a worker to drain, and tells whether there is such a worker.
+    async fn ask_drain(&self, worker: WorkerId) -> Result<bool, StoreError>;
 }

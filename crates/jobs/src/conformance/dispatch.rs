@@ -7,14 +7,18 @@ use std::time::Duration;
 use clapboard_h3::Partition;
 use tokio::task::JoinSet;
 
+use crate::capacity::CapacityClass;
 use crate::dispatch::{Dispatch, Hint, Queue};
 use crate::id::JobId;
 
 /// Longer than anything here takes; only a failure waits for it.
 const LONG: Duration = Duration::from_secs(60);
 
-const FIRST: Queue = Queue::of(Partition::Fl2va);
-const SECOND: Queue = Queue::of(Partition::Ref2va);
+/// How many hints a queue of the dispatcher under test keeps.
+pub const WINDOW: usize = 100;
+
+const FIRST: Queue = Queue::of(Partition::Fl2va, CapacityClass::SMALLEST);
+const SECOND: Queue = Queue::of(Partition::Ref2va, CapacityClass::SMALLEST);
 
 fn hint(queue: Queue, rank: f64) -> Hint {
     Hint { queue, rank, job: JobId::new() }
@@ -85,12 +89,27 @@ pub async fn queues_are_apart(dispatch: Arc<dyn Dispatch>) {
     assert_eq!(pop(&dispatch, &[FIRST]).await, Some(hint));
 }
 
-/// A worker of two queues is served from whichever has a hint, the first named before the second.
-pub async fn the_first_queue_that_has_a_hint_is_served(dispatch: Arc<dyn Dispatch>) {
-    let (first, second) = (hint(FIRST, 9.0), hint(SECOND, 1.0));
-    push(&dispatch, &[second, first]).await;
-    assert_eq!(pop(&dispatch, &[FIRST, SECOND]).await, Some(first));
-    assert_eq!(pop(&dispatch, &[FIRST, SECOND]).await, Some(second));
+/// A worker of several queues is served by rank over all of them, whatever their order.
+pub async fn the_lowest_rank_of_all_queues_is_served(dispatch: Arc<dyn Dispatch>) {
+    let larger = Queue::of(Partition::Fl2va, CapacityClass::of_rows(u64::MAX));
+    let hints = [hint(SECOND, 1.0), hint(FIRST, 2.0), hint(larger, 3.0), hint(SECOND, 4.0)];
+    push(&dispatch, &[hints[3], hints[2], hints[1], hints[0]]).await;
+    for expected in hints {
+        assert_eq!(pop(&dispatch, &[FIRST, larger, SECOND]).await, Some(expected));
+    }
+}
+
+/// A queue keeps the lowest ranks and no more than its window.
+pub async fn a_full_window_drops_the_highest_ranks(dispatch: Arc<dyn Dispatch>) {
+    let hints: Vec<Hint> = (0..WINDOW + 50).rev().map(|rank| hint(FIRST, rank as f64)).collect();
+    push(&dispatch, &hints[..WINDOW]).await;
+    push(&dispatch, &hints[WINDOW..]).await;
+    assert_eq!(len(&dispatch, FIRST).await, WINDOW as u64);
+    for rank in 0..WINDOW {
+        let popped = pop(&dispatch, &[FIRST]).await.expect("the window is full");
+        assert_eq!(popped.rank, rank as f64);
+    }
+    assert_eq!(pop(&dispatch, &[FIRST]).await, None);
 }
 
 /// A pop that finds nothing waits for the next push.

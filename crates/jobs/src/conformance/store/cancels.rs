@@ -54,6 +54,7 @@ pub async fn an_accepted_cancel_wins_over_a_late_result(harness: &impl StoreHarn
     let state = store.finish(&lease, completed(&lease)).await.expect("the lease holds");
     assert_eq!(state, JobState::Cancelled);
     assert_cancelled(&*store, lease.job).await;
+    harness.advance(lease_duration()).await;
     assert_eq!(store.garbage(10).await.expect("the store answers"), [lease.result_key()]);
 }
 

@@ -7,18 +7,9 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::dispatch::{Hint, Queue};
+use crate::dispatch::Hint;
 use crate::outcome::HandBack;
-
-async fn next(store: &dyn Store, claimant: &Claimant) -> Option<JobId> {
-    store.claim_next(claimant).await.expect("the store answers").map(|claimed| claimed.job.id)
-}
-
-async fn make(store: &dyn Store, change: impl FnOnce(&mut NewJob)) -> Job {
-    let mut new = new_job();
-    change(&mut new);
-    store.create(new).await.expect("a job is made")
-}
+use crate::store::FARTHEST_PLACE;
 
 /// Two workers with the same hint: one claims, the other finds nothing.
 pub async fn one_of_two_claimants_gets_the_job(harness: &impl StoreHarness) {
@@ -87,9 +78,10 @@ pub async fn a_job_of_an_unknown_spec_version_is_not_claimed(harness: &impl Stor
 /// A worker is not given what it cannot hold.
 pub async fn a_job_too_large_for_a_worker_is_left_to_others(harness: &impl StoreHarness) {
     let store = harness.store();
-    let large = make(&*store, |new| new.cost_tflop = 5_000.0).await;
-    let small = make(&*store, |new| new.cost_tflop = 500.0).await;
-    let limited = Claimant { max_cost_tflop: Some(500.0), ..worker() };
+    let large = make(&*store, |new| new.rows = 5_001).await;
+    let small = make(&*store, |new| new.rows = 5_000).await;
+    // Both belong to one class: the rows themselves count.
+    let limited = Claimant { max_rows: Some(5_000), ..worker() };
     assert_eq!(store.claim(large.id, &limited).await.expect("the store answers"), None);
     assert_eq!(next(&*store, &limited).await, Some(small.id));
     assert_eq!(next(&*store, &limited).await, None);
@@ -138,7 +130,7 @@ pub async fn hints_are_due_jobs_in_order(harness: &impl StoreHarness) {
     let store = harness.store();
     let (first, second, third) = (create(&*store).await, create(&*store).await, create(&*store).await);
     let other = make(&*store, |new| new.partition = Partition::Ref2va).await;
-    let hint = |job: &Job| Hint { queue: Queue::of(job.partition), rank: job.rank, job: job.id };
+    let hint = |job: &Job| Hint { queue: job.queue(), rank: job.rank, job: job.id };
 
     let in_queue = |hints: Vec<Hint>, partition| -> Vec<Hint> {
         hints.into_iter().filter(|hint| hint.queue.partition() == partition).collect()
@@ -171,4 +163,16 @@ pub async fn the_place_in_the_queue_counts_those_before(harness: &impl StoreHarn
     store.cancel(&tenant(), jobs[1].id).await.expect("the store answers");
     assert_eq!([place(&jobs[0]).await, place(&jobs[1]).await, place(&jobs[2]).await], [None, None, Some(1)]);
     assert_eq!(store.queue_position(&tenant(), JobId::new()).await.expect("the store answers"), None);
+}
+
+/// A place is counted so far and no further, so that a look at a job costs the same before any backlog.
+pub async fn a_place_beyond_the_farthest_is_not_told(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let mut last = create(&*store).await.id;
+    for _ in 1..FARTHEST_PLACE {
+        last = create(&*store).await.id;
+    }
+    let beyond = create(&*store).await.id;
+    let place = async |id| store.queue_position(&tenant(), id).await.expect("the store answers");
+    assert_eq!((place(last).await, place(beyond).await), (Some(FARTHEST_PLACE), None));
 }

@@ -95,7 +95,7 @@ pub async fn a_result_under_a_foreign_key_is_refused(harness: &impl StoreHarness
     let outcome = Outcome::Completed { object: object.clone(), report };
     let refused = store.finish(&lease, outcome).await.expect_err("the key is foreign");
     assert!(
-        matches!(&refused, LeaseError::ForeignResult { found, expected, .. }
+        matches!(&refused, LeaseError::ForeignObject { found, expected, .. }
             if *found == object.key && *expected == lease.result_key()),
         "{refused}"
     );

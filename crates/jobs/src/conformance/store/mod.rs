@@ -1,13 +1,25 @@
 //! The suite of [`Store`].
 
 pub mod cancels;
+pub mod capacity;
+pub mod checkpoints;
 pub mod claims;
+pub mod deadlines;
 pub mod deletes;
 pub mod endings;
 pub mod fencing;
+pub mod fleet;
 pub mod life;
 pub mod lists;
+pub mod model;
 pub mod objects;
+pub mod order;
+pub mod outbox;
+pub mod pauses;
+pub mod retention;
+pub mod retries;
+pub mod tenants;
+pub mod usage;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +28,15 @@ use async_trait::async_trait;
 use clapboard_h3::{GenerationSpec, Partition};
 
 use crate::attempt::{Attempt, AttemptEnd};
+use crate::blob::BlobKey;
+use crate::checkpoint::{Checkpoint, Fingerprint};
 use crate::id::{JobId, Tenant, WorkerId};
 use crate::job::{Job, NewJob};
 use crate::lease::{Claimant, Claimed, Lease, LeaseError};
 use crate::outcome::{FailureCode, JobError, Outcome, ResultObject, RunReport};
 use crate::policy::Policy;
 use crate::progress::{Phase, Progress};
+use crate::rank::Priority;
 use crate::spec::SpecRecord;
 use crate::store::Store;
 
@@ -33,6 +48,9 @@ pub trait StoreHarness: Send + Sync {
 
     /// Lets time pass for everything in the store, at once: by moving its clock, or its rows the other way.
     async fn advance(&self, by: Duration);
+
+    /// Opens the same store once more, by another policy.
+    async fn store_with(&self, policy: Policy) -> Arc<dyn Store>;
 }
 
 /// How long a lease of the policy lasts.
@@ -52,6 +70,9 @@ fn new_job() -> NewJob {
         partition: Partition::Fl2va,
         spec: SpecRecord { version: GenerationSpec::VERSION, json: r#"{"kept":"unread"}"#.to_owned() },
         cost_tflop: 100.0,
+        rows: 1_000,
+        priority: Priority::Normal,
+        start_within: None,
     }
 }
 
@@ -78,12 +99,33 @@ fn failed(message: &str) -> JobError {
     JobError::new(FailureCode::GenerationFailed, message)
 }
 
+/// Another tenant than [`tenant`].
+fn named(name: &str) -> Tenant {
+    name.parse().expect("the name is legal")
+}
+
 async fn create(store: &dyn Store) -> Job {
-    store.create(new_job()).await.expect("a job is made")
+    make(store, |_| {}).await
+}
+
+/// Makes a job that differs from the usual one.
+async fn make(store: &dyn Store, change: impl FnOnce(&mut NewJob)) -> Job {
+    let mut new = new_job();
+    change(&mut new);
+    store.create(new).await.expect("a job is made")
+}
+
+async fn make_for(store: &dyn Store, tenant: &Tenant) -> Job {
+    make(store, |new| new.tenant = tenant.clone()).await
 }
 
 async fn claim(store: &dyn Store, id: JobId) -> Claimed {
     store.claim(id, &worker()).await.expect("the store answers").expect("the job can be claimed")
+}
+
+/// Claims the job at the head of what the claimant can run.
+async fn next(store: &dyn Store, claimant: &Claimant) -> Option<JobId> {
+    store.claim_next(claimant).await.expect("the store answers").map(|claimed| claimed.job.id)
 }
 
 /// A job that a worker has begun.
@@ -96,6 +138,31 @@ async fn running(store: &dyn Store) -> Lease {
 
 async fn get(store: &dyn Store, id: JobId) -> Job {
     store.get(&tenant(), id).await.expect("the store answers").expect("the job is there")
+}
+
+/// What can be collected now, in the order of the keys.
+async fn garbage(store: &dyn Store) -> Vec<BlobKey> {
+    let mut keys = store.garbage(1_000).await.expect("the store answers");
+    keys.sort();
+    keys
+}
+
+fn checkpoint(lease: &Lease, step: u32) -> Checkpoint {
+    Checkpoint {
+        key: lease.checkpoint_key(step),
+        step,
+        size_bytes: 1_234_567,
+        sha256: "c4".repeat(32),
+        fingerprint: Fingerprint("weights-kernels-card".to_owned()),
+    }
+}
+
+/// Stores the claim's state after `step` steps.
+async fn keep(store: &dyn Store, lease: &Lease, step: u32) -> Checkpoint {
+    let checkpoint = checkpoint(lease, step);
+    store.expect_checkpoint(lease, step).await.expect("the lease holds");
+    store.keep_checkpoint(lease, &checkpoint).await.expect("the lease holds");
+    checkpoint
 }
 
 async fn history(store: &dyn Store, id: JobId) -> Vec<Attempt> {
@@ -123,6 +190,8 @@ async fn assert_fenced(store: &dyn Store, lease: &Lease) {
     let unwell = HandBack::Unwell { after: Duration::ZERO, error: failed("late") };
     assert_lost("begin", store.begin(lease).await, lease);
     assert_lost("beat", store.beat(lease, &progress).await, lease);
+    assert_lost("expect a checkpoint", store.expect_checkpoint(lease, 1).await, lease);
+    assert_lost("keep a checkpoint", store.keep_checkpoint(lease, &checkpoint(lease, 1)).await, lease);
     assert_lost("finish as completed", store.finish(lease, completed(lease)).await, lease);
     assert_lost("finish as failed", store.finish(lease, Outcome::Failed(failed("late"))).await, lease);
     assert_lost("finish as cancelled", store.finish(lease, Outcome::Cancelled).await, lease);

@@ -3,13 +3,9 @@
 use std::time::Duration;
 
 use super::*;
-use crate::blob::BlobKey;
 use crate::id::{ClaimToken, Fence};
 use crate::outcome::HandBack;
-
-async fn garbage(store: &dyn Store) -> Vec<BlobKey> {
-    store.garbage(100).await.expect("the store answers")
-}
+use crate::state::JobState;
 
 async fn unnamed(store: &dyn Store, keys: &[BlobKey]) -> Vec<BlobKey> {
     store.unnamed(keys).await.expect("the store answers")
@@ -45,10 +41,9 @@ pub async fn what_a_failed_attempt_may_have_written_is_garbage(harness: &impl St
     store.reclaim_from_dead(&[]).await.expect("the store answers");
     expected.push(dead.result_key());
 
-    let mut found = garbage(&*store).await;
-    found.sort();
     expected.sort();
-    assert_eq!(found, expected);
+    harness.advance(lease_duration()).await;
+    assert_eq!(garbage(&*store).await, expected);
     assert_eq!(store.garbage(2).await.expect("the store answers").len(), 2);
     assert_eq!(unnamed(&*store, &expected).await, []);
 
@@ -66,6 +61,85 @@ pub async fn what_a_lost_worker_may_still_write_is_collected_later(harness: &imp
     assert_eq!(garbage(&*store).await, []);
     harness.advance(lease_duration()).await;
     assert_eq!(garbage(&*store).await, [lease.result_key()]);
+}
+
+/// A put that its worker gave up may yet arrive. Were its key forgotten before, the object would be nobody's; what is stored
+/// whole has nothing to wait for.
+pub async fn what_a_worker_may_still_be_putting_is_collected_after_its_lease(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let retry = HandBack::Retry { after: None, error: failed("broken") };
+    let unwell = HandBack::Unwell { after: Duration::ZERO, error: failed("no room") };
+    for end in [
+        End::Finish(completed),
+        End::Finish(|_| Outcome::Failed(failed("broken"))),
+        End::Finish(|_| Outcome::Cancelled),
+        End::CancelledFinish(completed),
+        End::HandBack(HandBack::Drained),
+        End::HandBack(unwell),
+        End::HandBack(retry),
+        End::Dead,
+    ] {
+        let lease = running(&*store).await;
+        let replaced = keep(&*store, &lease, 1).await.key;
+        let kept = keep(&*store, &lease, 2).await.key;
+        store.expect_checkpoint(&lease, 3).await.expect("the lease holds");
+        harness.advance(lease_duration() / 2).await;
+        // The lease of the last beat is the one that counts.
+        store.beat(&lease, &at(Phase::Denoise, 3, 4, 75)).await.expect("the lease holds");
+        let state = end.of(&*store, &lease).await;
+
+        let mut stored = vec![replaced];
+        if state.is_final() {
+            stored.push(kept);
+        }
+        stored.sort();
+        assert_eq!(garbage(&*store).await, stored, "at once after {end:?}");
+        harness.advance(lease_duration() - Duration::from_secs(10)).await;
+        assert_eq!(garbage(&*store).await, stored, "within the lease after {end:?}");
+        let now = store.now().await.expect("the store answers");
+        assert!(store.next_due(now).await.expect("the store answers").is_some(), "to be collected after {end:?}");
+
+        harness.advance(Duration::from_secs(10)).await;
+        let mut all = stored;
+        all.push(lease.checkpoint_key(3));
+        if state != JobState::Completed {
+            all.push(lease.result_key());
+        }
+        all.sort();
+        assert_eq!(garbage(&*store).await, all, "with the lease after {end:?}");
+        store.forget_garbage(&all).await.expect("the store answers");
+        store.delete(&tenant(), lease.job).await.expect("the store answers");
+        store.forget_garbage(&garbage(&*store).await).await.expect("the store answers");
+    }
+}
+
+/// An end of a claim before its lease's.
+#[derive(Debug)]
+enum End {
+    Finish(fn(&Lease) -> Outcome),
+    /// Of a job whose cancel was asked for.
+    CancelledFinish(fn(&Lease) -> Outcome),
+    HandBack(HandBack),
+    /// The worker is known to live no more.
+    Dead,
+}
+
+impl End {
+    /// Ends the claim, and returns what became of its job.
+    async fn of(&self, store: &dyn Store, lease: &Lease) -> JobState {
+        match self {
+            Self::Finish(outcome) => store.finish(lease, outcome(lease)).await.expect("the lease holds"),
+            Self::CancelledFinish(outcome) => {
+                store.cancel(&tenant(), lease.job).await.expect("the store answers");
+                store.finish(lease, outcome(lease)).await.expect("the lease holds")
+            }
+            Self::HandBack(hand_back) => store.hand_back(lease, hand_back.clone()).await.expect("the lease holds"),
+            Self::Dead => {
+                store.reclaim_from_dead(&[]).await.expect("the store answers");
+                get(store, lease.job).await.state
+            }
+        }
+    }
 }
 
 /// The video of a deleted job goes too.

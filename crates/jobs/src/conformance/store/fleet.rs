@@ -1,0 +1,150 @@
+//! The workers, and what they leave to each other.
+
+use std::time::Duration;
+
+use super::*;
+use crate::fleet::{Orders, WorkerCard, WorkerRecord, WorkerState};
+use crate::store::WORKER_MEMORY;
+
+fn card(state: WorkerState) -> WorkerCard {
+    WorkerCard {
+        id: WorkerId::new(),
+        host: "gpu-1.example.org".to_owned(),
+        version: "0.1.0".to_owned(),
+        partitions: vec![Partition::Fl2va],
+        max_rows: Some(5_000),
+        state,
+    }
+}
+
+async fn announce(store: &dyn Store, card: &WorkerCard) -> Orders {
+    store.announce(card).await.expect("the store answers")
+}
+
+async fn workers(store: &dyn Store) -> Vec<WorkerRecord> {
+    store.workers().await.expect("the store answers")
+}
+
+fn cards(workers: Vec<WorkerRecord>) -> Vec<WorkerCard> {
+    workers.into_iter().map(|worker| worker.card).collect()
+}
+
+/// A card is kept as it was said last, until its worker takes its leave.
+pub async fn a_worker_is_known_by_its_card(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let first = card(WorkerState::Idle);
+    assert_eq!(announce(&*store, &first).await, Orders { drain: false });
+    harness.advance(Duration::from_secs(10)).await;
+    let second = WorkerCard { max_rows: None, partitions: Partition::ALL.to_vec(), ..card(WorkerState::Unwell) };
+    announce(&*store, &second).await;
+    let changed = WorkerCard { state: WorkerState::Busy, max_rows: None, ..first.clone() };
+    announce(&*store, &changed).await;
+
+    let known = workers(&*store).await;
+    assert_eq!(cards(known.clone()), [changed, second.clone()]);
+    assert!(known[0].seen_at.since(known[0].started_at) >= Duration::from_secs(10), "{known:?}");
+    assert_eq!(known[1].seen_at, known[1].started_at);
+    assert!(known.iter().all(|worker| !worker.drain_requested));
+    for _ in 0..2 {
+        store.retire(first.id).await.expect("the store answers");
+        assert_eq!(cards(workers(&*store).await), std::slice::from_ref(&second));
+    }
+}
+
+/// A worker that says nothing for a while is no longer counted, and is there again when it speaks.
+pub async fn a_silent_worker_is_not_listed(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let silent = card(WorkerState::Idle);
+    announce(&*store, &silent).await;
+    harness.advance(WORKER_MEMORY - Duration::from_secs(10)).await;
+    let speaking = card(WorkerState::Idle);
+    announce(&*store, &speaking).await;
+    assert_eq!(workers(&*store).await.len(), 2);
+    harness.advance(Duration::from_secs(11)).await;
+    assert_eq!(cards(workers(&*store).await), std::slice::from_ref(&speaking));
+    announce(&*store, &silent).await;
+    assert_eq!(cards(workers(&*store).await), [silent, speaking]);
+}
+
+/// The order to drain waits for the worker's next card and stays given.
+pub async fn a_worker_is_asked_to_drain(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let (asked, other) = (card(WorkerState::Busy), card(WorkerState::Busy));
+    assert!(!store.ask_drain(asked.id).await.expect("the store answers"));
+    announce(&*store, &asked).await;
+    announce(&*store, &other).await;
+    assert!(store.ask_drain(asked.id).await.expect("the store answers"));
+    assert!(workers(&*store).await.iter().all(|worker| worker.drain_requested == (worker.card.id == asked.id)));
+    for _ in 0..2 {
+        assert_eq!(announce(&*store, &asked).await, Orders { drain: true });
+        assert_eq!(announce(&*store, &other).await, Orders { drain: false });
+    }
+    store.retire(asked.id).await.expect("the store answers");
+    assert!(!store.ask_drain(asked.id).await.expect("the store answers"));
+}
+
+async fn claimed_by_hint(store: &dyn Store, id: JobId, claimant: &Claimant) -> bool {
+    store.claim(id, claimant).await.expect("the store answers").is_some()
+}
+
+/// A busy worker that claims ahead gets nothing while an idle one could run it at once.
+pub async fn a_busy_worker_leaves_jobs_to_an_idle_one(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let job = create(&*store).await;
+    let busy = Claimant { ahead: true, ..worker() };
+    let idle = card(WorkerState::Idle);
+    announce(&*store, &WorkerCard { id: busy.worker, ..card(WorkerState::Busy) }).await;
+    announce(&*store, &idle).await;
+    assert!(!claimed_by_hint(&*store, job.id, &busy).await);
+    assert_eq!(next(&*store, &busy).await, None);
+    assert_eq!(store.ready(9).await.expect("the store answers").len(), 1);
+    // Who is idle itself asks nobody, and one that may run any size can run this one.
+    announce(&*store, &WorkerCard { max_rows: None, ..idle.clone() }).await;
+    assert_eq!(next(&*store, &busy).await, None);
+    let own = Claimant::new(idle.id, vec![Partition::Fl2va]);
+    assert_eq!(next(&*store, &own).await, Some(job.id));
+}
+
+/// Other weights, too little room, another job, another trouble: then nobody waits for that worker.
+pub async fn a_busy_worker_takes_what_no_idle_one_can_run(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let busy = Claimant { ahead: true, ..worker() };
+    let idle = card(WorkerState::Idle);
+    for other in [
+        WorkerCard { partitions: vec![Partition::Ref2va], ..idle.clone() },
+        WorkerCard { max_rows: Some(999), ..idle.clone() },
+        card(WorkerState::Busy),
+        card(WorkerState::Unwell),
+        card(WorkerState::Draining),
+        // A card that is older than its worker's new job.
+        WorkerCard { id: busy.worker, ..idle.clone() },
+    ] {
+        announce(&*store, &other).await;
+        let hinted = create(&*store).await.id;
+        assert!(claimed_by_hint(&*store, hinted, &busy).await, "{other:?}");
+        let id = create(&*store).await.id;
+        assert_eq!(next(&*store, &busy).await, Some(id), "{other:?}");
+        store.retire(other.id).await.expect("the store answers");
+    }
+
+    // What the idle one can hold is its; what it cannot is taken, though it comes later.
+    announce(&*store, &idle).await;
+    let small = make(&*store, |new| new.rows = 5_000).await.id;
+    let large = make(&*store, |new| new.rows = 5_001).await.id;
+    assert_eq!(next(&*store, &busy).await, Some(large));
+    assert_eq!(next(&*store, &busy).await, None);
+    store.retire(idle.id).await.expect("the store answers");
+    assert_eq!(next(&*store, &busy).await, Some(small));
+}
+
+/// An idle worker that was killed is waited for only as long as it is remembered.
+pub async fn a_silent_worker_keeps_no_job_from_others(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let job = create(&*store).await;
+    let busy = Claimant { ahead: true, ..worker() };
+    announce(&*store, &card(WorkerState::Idle)).await;
+    harness.advance(WORKER_MEMORY - Duration::from_secs(10)).await;
+    assert_eq!(next(&*store, &busy).await, None);
+    harness.advance(Duration::from_secs(11)).await;
+    assert_eq!(next(&*store, &busy).await, Some(job.id));
+}

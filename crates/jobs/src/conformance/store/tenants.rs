@@ -1,0 +1,220 @@
+//! What a tenant may have, and the keys by which it is known.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::outcome::HandBack;
+use crate::state::JobState;
+use crate::store::{ListQuery, StoreError};
+use crate::tenant::{KeyHash, TenantLimits};
+
+/// Longer than anything here takes; only a failure waits for it.
+const LONG: Duration = Duration::from_secs(60);
+
+async fn limit(store: &dyn Store, tenant: &Tenant, limits: TenantLimits) {
+    store.set_tenant(tenant, &limits).await.expect("the store answers");
+}
+
+fn at_once(max_running: u32) -> TenantLimits {
+    TenantLimits { max_running: Some(max_running), ..TenantLimits::default() }
+}
+
+fn waiting(max_queued: u32) -> TenantLimits {
+    TenantLimits { max_queued: Some(max_queued), ..TenantLimits::default() }
+}
+
+async fn hinted(store: &dyn Store) -> Vec<JobId> {
+    store.ready(100).await.expect("the store answers").into_iter().map(|hint| hint.job).collect()
+}
+
+async fn try_claim(store: &dyn Store, id: JobId) -> Option<Claimed> {
+    store.claim(id, &worker()).await.expect("the store answers")
+}
+
+/// The cap holds for both claims and for the hints; an attempt that ends makes room.
+pub async fn a_tenant_runs_no_more_jobs_than_its_cap(harness: &impl StoreHarness) {
+    let store = harness.store();
+    limit(&*store, &tenant(), at_once(2)).await;
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.push(create(&*store).await.id);
+    }
+    assert_eq!(hinted(&*store).await, ids[..2]);
+    let first = claim(&*store, ids[0]).await.lease;
+    assert_eq!(hinted(&*store).await, ids[1..2]);
+    assert_eq!(next(&*store, &worker()).await, Some(ids[1]));
+    assert_eq!(hinted(&*store).await, []);
+    assert_eq!(try_claim(&*store, ids[2]).await, None);
+    assert_eq!(next(&*store, &worker()).await, None);
+    assert_eq!(get(&*store, ids[2]).await.state, JobState::Queued);
+
+    store.finish(&first, completed(&first)).await.expect("the lease holds");
+    assert_eq!(hinted(&*store).await, ids[2..3]);
+    let third = claim(&*store, ids[2]).await.lease;
+    assert_eq!(next(&*store, &worker()).await, None);
+    store.hand_back(&third, HandBack::Drained).await.expect("the lease holds");
+    assert_eq!(next(&*store, &worker()).await, Some(ids[2]));
+    assert_eq!(next(&*store, &worker()).await, None);
+    store.delete(&tenant(), ids[1]).await.expect("the store answers");
+    assert_eq!(next(&*store, &worker()).await, Some(ids[3]));
+}
+
+/// Eight workers run twenty jobs of a tenant that may have three running.
+pub async fn many_claimants_keep_the_cap(harness: &impl StoreHarness) {
+    const JOBS: u32 = 20;
+    const CAP: u32 = 3;
+    let store = harness.store();
+    limit(&*store, &tenant(), at_once(CAP)).await;
+    for _ in 0..JOBS {
+        create(&*store).await;
+    }
+    let (running, finished) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let mut workers = JoinSet::new();
+    for _ in 0..8 {
+        let (store, running, finished) = (Arc::clone(&store), Arc::clone(&running), Arc::clone(&finished));
+        workers.spawn(async move {
+            let claimant = worker();
+            while finished.load(Ordering::SeqCst) < JOBS {
+                let Some(claimed) = store.claim_next(&claimant).await.expect("the store answers") else {
+                    tokio::task::yield_now().await;
+                    continue;
+                };
+                let now = running.fetch_add(1, Ordering::SeqCst) + 1;
+                assert!(now <= CAP, "{now} jobs run");
+                store.begin(&claimed.lease).await.expect("the lease holds");
+                running.fetch_sub(1, Ordering::SeqCst);
+                store.finish(&claimed.lease, completed(&claimed.lease)).await.expect("the lease holds");
+                finished.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+    }
+    tokio::time::timeout(LONG, workers.join_all()).await.expect("all jobs are run");
+    assert_eq!(next(&*store, &worker()).await, None);
+}
+
+/// Every worker has another hint, so that no two meet at one row: still only as many win as may run.
+pub async fn many_claimants_of_one_hint_each_keep_the_cap(harness: &impl StoreHarness) {
+    let store = harness.store();
+    limit(&*store, &tenant(), at_once(2)).await;
+    let mut claims = JoinSet::new();
+    for _ in 0..12 {
+        let (store, job) = (Arc::clone(&store), create(&*store).await);
+        claims.spawn(async move { try_claim(&*store, job.id).await.is_some() });
+    }
+    let won = claims.join_all().await.into_iter().filter(|won| *won).count();
+    assert_eq!(won, 2);
+}
+
+/// A backlog that may not run is no wall before the jobs behind it.
+pub async fn a_capped_tenant_does_not_stop_others(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let (capped, other) = (named("capped"), named("other"));
+    limit(&*store, &capped, at_once(1)).await;
+    let head = make_for(&*store, &capped).await;
+    for _ in 0..30 {
+        make(&*store, |new| (new.tenant, new.cost_tflop) = (capped.clone(), 0.001)).await;
+    }
+    let behind = make(&*store, |new| (new.tenant, new.cost_tflop) = (other.clone(), 1e6)).await;
+    assert_eq!(
+        store.ready(2).await.expect("the store answers").iter().map(|hint| hint.job).collect::<Vec<_>>(),
+        [head.id, behind.id]
+    );
+    assert_eq!(next(&*store, &worker()).await, Some(head.id));
+    assert_eq!(hinted(&*store).await, [behind.id]);
+    assert_eq!(next(&*store, &worker()).await, Some(behind.id));
+    assert_eq!(next(&*store, &worker()).await, None);
+}
+
+/// A cap of none is a cap.
+pub async fn a_tenant_that_may_run_nothing_is_passed_over(harness: &impl StoreHarness) {
+    let store = harness.store();
+    limit(&*store, &named("stopped"), at_once(0)).await;
+    let stopped = make_for(&*store, &named("stopped")).await;
+    let free = make_for(&*store, &named("free")).await;
+    assert_eq!(try_claim(&*store, stopped.id).await, None);
+    assert_eq!(hinted(&*store).await, [free.id]);
+    assert_eq!(next(&*store, &worker()).await, Some(free.id));
+    assert_eq!(next(&*store, &worker()).await, None);
+}
+
+/// A tenant's queue is bounded when a job is made; what was taken once is never refused.
+pub async fn a_full_queue_takes_no_more_jobs(harness: &impl StoreHarness) {
+    let store = harness.store();
+    limit(&*store, &tenant(), waiting(2)).await;
+    let first = create(&*store).await;
+    let second = make(&*store, |new| new.partition = Partition::Ref2va).await;
+    let refuse = async || match store.create(new_job()).await {
+        Err(StoreError::QueueFull { tenant: whose, limit }) => assert_eq!((whose, limit), (tenant(), 2)),
+        other => panic!("the queue is full, but the store answered {other:?}"),
+    };
+    refuse().await;
+    let page = store.list(&tenant(), &ListQuery::default()).await.expect("the store answers");
+    assert_eq!(page.jobs.len(), 2);
+    // A create that is sent again learns that it has succeeded.
+    let again = store.create(NewJob { id: first.id, ..new_job() }).await;
+    assert!(matches!(again, Err(StoreError::Duplicate { id }) if id == first.id), "{again:?}");
+    make_for(&*store, &named("other")).await;
+
+    let lease = claim(&*store, first.id).await.lease;
+    create(&*store).await;
+    refuse().await;
+    let state = store.hand_back(&lease, HandBack::Drained).await.expect("the lease holds");
+    assert_eq!(state, JobState::Queued);
+    store.cancel(&tenant(), second.id).await.expect("the store answers");
+    refuse().await;
+    store.cancel(&tenant(), first.id).await.expect("the store answers");
+    create(&*store).await;
+
+    limit(&*store, &named("closed"), waiting(0)).await;
+    let closed = store.create(NewJob { tenant: named("closed"), ..new_job() }).await;
+    assert!(matches!(closed, Err(StoreError::QueueFull { limit: 0, .. })), "{closed:?}");
+}
+
+/// Twelve clients at once fill a queue of five to the last place and not beyond.
+pub async fn many_creators_keep_the_limit_of_a_queue(harness: &impl StoreHarness) {
+    let store = harness.store();
+    limit(&*store, &tenant(), waiting(5)).await;
+    let mut creates = JoinSet::new();
+    for _ in 0..12 {
+        let store = Arc::clone(&store);
+        creates.spawn(async move {
+            match store.create(new_job()).await {
+                Ok(_) => true,
+                Err(StoreError::QueueFull { limit: 5, .. }) => false,
+                Err(other) => panic!("{other}"),
+            }
+        });
+    }
+    assert_eq!(creates.join_all().await.into_iter().filter(|made| *made).count(), 5);
+}
+
+/// Limits that are set again count from then on, for jobs that wait already too.
+pub async fn what_a_tenant_may_have_is_changed_at_once(harness: &impl StoreHarness) {
+    let store = harness.store();
+    limit(&*store, &tenant(), TenantLimits { weight: 2.0, max_running: Some(0), max_queued: Some(1) }).await;
+    let job = create(&*store).await;
+    assert_eq!(next(&*store, &worker()).await, None);
+    limit(&*store, &tenant(), TenantLimits::default()).await;
+    create(&*store).await;
+    assert_eq!(next(&*store, &worker()).await, Some(job.id));
+    limit(&*store, &tenant(), at_once(1)).await;
+    assert_eq!(next(&*store, &worker()).await, None);
+}
+
+/// A key leads to whom it was given to last.
+pub async fn a_key_stands_for_one_tenant(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let (first, second) = (KeyHash([1; 32]), KeyHash([2; 32]));
+    let whose = async |key: KeyHash| store.tenant_of_key(&key).await.expect("the store answers");
+    assert_eq!(whose(first).await, None);
+    store.add_key(&first, &tenant()).await.expect("the store answers");
+    store.add_key(&second, &tenant()).await.expect("the store answers");
+    store.add_key(&second, &tenant()).await.expect("the store answers");
+    assert_eq!((whose(first).await, whose(second).await), (Some(tenant()), Some(tenant())));
+    store.add_key(&first, &named("other")).await.expect("the store answers");
+    assert_eq!((whose(first).await, whose(second).await), (Some(named("other")), Some(tenant())));
+}
