@@ -1,10 +1,11 @@
-//! What a client may do to its job: cancel and delete it.
+//! What people may do to a job that has to go another way: cancel it, or let it run again.
 
 use clapboard_jobs::{Job, JobError, JobEvent, JobId, JobState, StoreError, Tenant};
+use sqlx::SqliteConnection;
 
 use crate::error::{unavailable, unreadable};
-use crate::read;
 use crate::store::SqliteStore;
+use crate::{objects, outbox, read};
 
 pub(crate) async fn cancel(store: &SqliteStore, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError> {
     let doing = "cancelling a job";
@@ -13,14 +14,16 @@ pub(crate) async fn cancel(store: &SqliteStore, tenant: &Tenant, id: JobId) -> R
     let (uuid, tenant) = (id.as_uuid(), tenant.as_str());
     let error = JobError::cancelled();
     let (state, code) = (JobState::Queued.on(JobEvent::Cancel).map_err(unreadable("state"))?, error.code.as_str());
-    let state = state.as_str();
-    sqlx::query!(
+    let name = state.as_str();
+    let ended = sqlx::query!(
         r#"
         update jobs
-        set state = ?1, finished_at = ?2, cancel_requested_at = ?2, error_code = ?3, error_message = ?4
+        set state = ?1, finished_at = ?2, cancel_requested_at = ?2, error_code = ?3, error_message = ?4,
+            checkpoint_key = null, checkpoint_step = null, checkpoint_size_bytes = null, checkpoint_sha256 = null,
+            checkpoint_fingerprint = null
         where id = ?5 and tenant = ?6 and state = 'queued'
         "#,
-        state,
+        name,
         now,
         code,
         error.message,
@@ -30,6 +33,10 @@ pub(crate) async fn cancel(store: &SqliteStore, tenant: &Tenant, id: JobId) -> R
     .execute(&mut *tx)
     .await
     .map_err(unavailable(doing))?;
+    if ended.rows_affected() > 0 {
+        objects::discard_unnamed(&mut tx, uuid, now, now, doing).await?;
+        outbox::tell(&mut tx, uuid, state, now, doing).await?;
+    }
     sqlx::query!(
         r#"
         update jobs set cancel_requested_at = coalesce(cancel_requested_at, ?)
@@ -42,54 +49,48 @@ pub(crate) async fn cancel(store: &SqliteStore, tenant: &Tenant, id: JobId) -> R
     .execute(&mut *tx)
     .await
     .map_err(unavailable(doing))?;
+    let job = find(&mut tx, id, tenant, doing).await?;
+    tx.commit().await.map_err(unavailable(doing))?;
+    Ok(job)
+}
+
+pub(crate) async fn retry(store: &SqliteStore, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError> {
+    let doing = "letting a failed job run again";
+    let mut tx = store.begin(doing).await?;
+    let now = store.now().0;
+    let (uuid, tenant) = (id.as_uuid(), tenant.as_str());
+    let state = JobState::Failed.on(JobEvent::Retry).map_err(unreadable("state"))?.as_str();
+    sqlx::query!(
+        r#"
+        update jobs
+        set state = ?, run_at = ?, attempt = 0, start_by = null, begun_at = null, finished_at = null,
+            error_code = null, error_message = null, phase = 'prepare', step = 0, total_steps = 0, percent = 0
+        where id = ? and tenant = ? and state = 'failed'
+        "#,
+        state,
+        now,
+        uuid,
+        tenant
+    )
+    .execute(&mut *tx)
+    .await
+    .map_err(unavailable(doing))?;
+    let job = find(&mut tx, id, tenant, doing).await?;
+    tx.commit().await.map_err(unavailable(doing))?;
+    Ok(job)
+}
+
+async fn find(
+    tx: &mut SqliteConnection,
+    id: JobId,
+    tenant: &str,
+    doing: &'static str,
+) -> Result<Option<Job>, StoreError> {
+    let uuid = id.as_uuid();
     let found =
         sqlx::query_scalar!(r#"select count(*) as "found!: i64" from jobs where id = ? and tenant = ?"#, uuid, tenant)
             .fetch_one(&mut *tx)
             .await
             .map_err(unavailable(doing))?;
-    let job = if found == 0 { None } else { Some(read::load(&mut tx, id, doing).await?) };
-    tx.commit().await.map_err(unavailable(doing))?;
-    Ok(job)
-}
-
-pub(crate) async fn delete(store: &SqliteStore, tenant: &Tenant, id: JobId) -> Result<Option<JobState>, StoreError> {
-    let doing = "deleting a job";
-    let mut tx = store.begin(doing).await?;
-    let now = store.now().0;
-    let (id, tenant) = (id.as_uuid(), tenant.as_str());
-    let row =
-        sqlx::query!("select state, created_at, lease_expires_at from jobs where id = ? and tenant = ?", id, tenant)
-            .fetch_optional(&mut *tx)
-            .await
-            .map_err(unavailable(doing))?;
-    let Some(row) = row else {
-        return Ok(None);
-    };
-    let state: JobState = row.state.parse().map_err(unreadable("state"))?;
-    // A worker that still runs it stops at the latest when its lease would have ended.
-    let collect_after = row.lease_expires_at.unwrap_or(now).max(now);
-    sqlx::query!(
-        "update objects set standing = 'garbage', collect_after = ? where job_id = ? and standing <> 'garbage'",
-        collect_after,
-        id
-    )
-    .execute(&mut *tx)
-    .await
-    .map_err(unavailable(doing))?;
-    sqlx::query!(
-        "insert into deleted_jobs (id, tenant, created_at, deleted_at) values (?, ?, ?, ?)",
-        id,
-        tenant,
-        row.created_at,
-        now
-    )
-    .execute(&mut *tx)
-    .await
-    .map_err(unavailable(doing))?;
-    sqlx::query!("delete from jobs where id = ? and tenant = ?", id, tenant)
-        .execute(&mut *tx)
-        .await
-        .map_err(unavailable(doing))?;
-    tx.commit().await.map_err(unavailable(doing))?;
-    Ok(Some(state))
+    if found == 0 { Ok(None) } else { Ok(Some(read::load(tx, id, doing).await?)) }
 }

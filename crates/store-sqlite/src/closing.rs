@@ -3,91 +3,18 @@
 //! Each function belongs to a transaction that has found the claim in force, and each repeats the condition: id, fence,
 //! token and `state = 'running'`.
 
+use std::time::Duration;
+
 use clapboard_jobs::{
-    AttemptEnd, ClaimToken, FailureCode, Fence, JobError, JobEvent, JobId, JobState, Lease, LeaseError, ResultObject,
-    RunReport, StoreError,
+    AttemptEnd, FailureCode, JobError, JobEvent, JobState, LeaseError, Micros, ResultObject, RunReport,
 };
 use sqlx::SqliteConnection;
-use uuid::Uuid;
 
 use crate::error::{unavailable, unreadable};
-
-/// A claim that is in force.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) job: JobId,
-    pub(crate) fence: Fence,
-    pub(crate) token: ClaimToken,
-    pub(crate) attempt: i64,
-    pub(crate) max_attempts: i64,
-    pub(crate) cancel_requested: bool,
-    pub(crate) lease_expires_at: i64,
-}
-
-/// A row of `jobs`, as far as the end of its claim depends on it.
-#[derive(Debug)]
-pub(crate) struct HeldRow {
-    pub(crate) id: Uuid,
-    pub(crate) fence: i64,
-    pub(crate) claim_token: Uuid,
-    pub(crate) worker: Uuid,
-    pub(crate) attempt: i64,
-    pub(crate) max_attempts: i64,
-    pub(crate) cancel_requested: bool,
-    pub(crate) lease_expires_at: i64,
-}
-
-/// `select_held!("where …", arguments…)`: a checked statement that reads claims in force.
-macro_rules! select_held {
-    ($tail:literal $(, $argument:expr)* $(,)?) => {
-        sqlx::query_as!(
-            crate::closing::HeldRow,
-            r#"
-            select
-                id as "id: uuid::Uuid", fence, claim_token as "claim_token!: uuid::Uuid",
-                worker as "worker!: uuid::Uuid", attempt, max_attempts,
-                cancel_requested_at is not null as "cancel_requested!: bool",
-                lease_expires_at as "lease_expires_at!: i64"
-            from jobs
-            "# + $tail
-            $(, $argument)*
-        )
-    };
-}
-pub(crate) use select_held;
-
-impl From<HeldRow> for Held {
-    fn from(row: HeldRow) -> Self {
-        Self {
-            job: JobId::from_uuid(row.id),
-            fence: Fence(row.fence),
-            token: ClaimToken(row.claim_token),
-            attempt: row.attempt,
-            max_attempts: row.max_attempts,
-            cancel_requested: row.cancel_requested,
-            lease_expires_at: row.lease_expires_at,
-        }
-    }
-}
+use crate::held::Held;
+use crate::{attempts, objects, outbox, usage};
 
 impl Held {
-    /// Finds the claim of a lease.
-    ///
-    /// Errors: [`LeaseError::Lost`] when it is no longer in force.
-    pub(crate) async fn find(
-        tx: &mut SqliteConnection,
-        lease: &Lease,
-        doing: &'static str,
-    ) -> Result<Self, LeaseError> {
-        let (id, fence, token) = (lease.job.as_uuid(), lease.fence.0, lease.token.0);
-        let row =
-            select_held!("where id = ? and fence = ? and claim_token = ? and state = 'running'", id, fence, token)
-                .fetch_optional(tx)
-                .await
-                .map_err(unavailable(doing))?;
-        row.map(Self::from).ok_or(LeaseError::Lost { job: lease.job, fence: lease.fence })
-    }
-
     /// Returns the state that `event` leads to from `running`.
     pub(crate) fn after(event: JobEvent) -> JobState {
         JobState::Running.on(event).expect("requeue, complete, fail and cancel all lead out of running")
@@ -105,8 +32,7 @@ impl Held {
         let error = if self.cancel_requested { &cancelled } else { error };
         let state = Self::after(error.event());
         let ending = if state == JobState::Cancelled { AttemptEnd::Cancelled } else { AttemptEnd::Failed };
-        self.end_without_result(tx, now, error, ending, doing).await?;
-        Ok(state)
+        self.end_without_result(tx, now, error, ending, doing).await
     }
 
     /// Ends the job without a result, with the attempt's end given.
@@ -117,17 +43,20 @@ impl Held {
         error: &JobError,
         ending: AttemptEnd,
         doing: &'static str,
-    ) -> Result<(), LeaseError> {
+    ) -> Result<JobState, LeaseError> {
         let (id, fence, token) = self.condition();
-        let (state, code) = (Self::after(error.event()).as_str(), error.code.as_str());
+        let state = Self::after(error.event());
+        let (name, code) = (state.as_str(), error.code.as_str());
         let done = sqlx::query!(
             r#"
             update jobs
             set state = ?, finished_at = ?, error_code = ?, error_message = ?,
+                checkpoint_key = null, checkpoint_step = null, checkpoint_size_bytes = null, checkpoint_sha256 = null,
+                checkpoint_fingerprint = null,
                 claim_token = null, worker = null, lease_expires_at = null
             where id = ? and fence = ? and claim_token = ? and state = 'running'
             "#,
-            state,
+            name,
             now,
             code,
             error.message,
@@ -139,7 +68,9 @@ impl Held {
         .await
         .map_err(unavailable(doing))?;
         self.applied(done.rows_affected())?;
-        self.close_attempt(tx, now, ending, Some(error), doing).await
+        attempts::close(tx, self, now, ending, Some(error), doing).await?;
+        outbox::tell(tx, id, state, now, doing).await?;
+        Ok(state)
     }
 
     /// Ends the job with its result. It has begun then, also where the worker was done before it could say so.
@@ -149,6 +80,7 @@ impl Held {
         now: i64,
         object: &ResultObject,
         report: &RunReport,
+        life: Option<Duration>,
         doing: &'static str,
     ) -> Result<JobState, LeaseError> {
         let (id, fence, token) = self.condition();
@@ -156,13 +88,16 @@ impl Held {
         let (name, key) = (state.as_str(), object.key.as_str());
         let size = i64::try_from(object.size_bytes).map_err(unreadable("result_size_bytes"))?;
         let report = serde_json::to_string(report).map_err(unreadable("report"))?;
+        let expires_at = life.map(|life| Micros(now).plus(life).0);
         let done = sqlx::query!(
             r#"
             update jobs
-            set state = ?1, finished_at = ?2, begun_at = coalesce(begun_at, ?2), percent = 100,
-                result_key = ?3, result_size_bytes = ?4, result_sha256 = ?5, report = ?6,
+            set state = ?1, finished_at = ?2, begun_at = coalesce(begun_at, ?2), start_by = null, percent = 100,
+                result_key = ?3, result_size_bytes = ?4, result_sha256 = ?5, report = ?6, result_expires_at = ?7,
+                checkpoint_key = null, checkpoint_step = null, checkpoint_size_bytes = null, checkpoint_sha256 = null,
+                checkpoint_fingerprint = null,
                 claim_token = null, worker = null, lease_expires_at = null
-            where id = ?7 and fence = ?8 and claim_token = ?9 and state = 'running'
+            where id = ?8 and fence = ?9 and claim_token = ?10 and state = 'running'
             "#,
             name,
             now,
@@ -170,6 +105,7 @@ impl Held {
             size,
             object.sha256,
             report,
+            expires_at,
             id,
             fence,
             token
@@ -178,17 +114,12 @@ impl Held {
         .await
         .map_err(unavailable(doing))?;
         self.applied(done.rows_affected())?;
-        let named = sqlx::query!(
-            "update objects set standing = 'named' where key = ? and job_id = ? and standing = 'expected'",
-            key,
-            id
-        )
-        .execute(&mut *tx)
-        .await
-        .map_err(unavailable(doing))?;
+        let named = objects::name(tx, object.key.as_str(), id, doing).await?;
         // A result that the table does not name would be swept away under its job.
-        self.applied(named.rows_affected())?;
-        self.close_attempt(tx, now, AttemptEnd::Completed, None, doing).await?;
+        self.applied(named)?;
+        attempts::close(tx, self, now, AttemptEnd::Completed, None, doing).await?;
+        usage::add_completed(tx, id, doing).await?;
+        outbox::tell(tx, id, state, now, doing).await?;
         Ok(state)
     }
 
@@ -223,7 +154,7 @@ impl Held {
         .await
         .map_err(unavailable(doing))?;
         self.applied(done.rows_affected())?;
-        self.close_attempt(tx, now, again.ending, again.error, doing).await?;
+        attempts::close(tx, self, now, again.ending, again.error, doing).await?;
         Ok(state)
     }
 
@@ -236,77 +167,17 @@ impl Held {
     ) -> Result<JobState, LeaseError> {
         if self.cancel_requested {
             let error = JobError::cancelled();
-            self.end_without_result(tx, now, &error, AttemptEnd::LeaseLost, doing).await?;
-            return Ok(Self::after(error.event()));
+            return self.end_without_result(tx, now, &error, AttemptEnd::LeaseLost, doing).await;
         }
         if self.attempt >= self.max_attempts {
             let error = JobError::new(
                 FailureCode::WorkerLost,
                 format!("the worker was lost in attempt {} of {}", self.attempt, self.max_attempts),
             );
-            self.end_without_result(tx, now, &error, AttemptEnd::LeaseLost, doing).await?;
-            return Ok(Self::after(error.event()));
+            return self.end_without_result(tx, now, &error, AttemptEnd::LeaseLost, doing).await;
         }
         let again = Again { run_at: now, counts: true, ending: AttemptEnd::LeaseLost, error: None };
         self.requeue(tx, now, again, doing).await
-    }
-
-    /// Makes what the claim may have written garbage, to be collected from `collect_after` on.
-    pub(crate) async fn discard_object(
-        &self,
-        tx: &mut SqliteConnection,
-        collect_after: i64,
-        doing: &'static str,
-    ) -> Result<(), StoreError> {
-        let id = self.job.as_uuid();
-        sqlx::query!(
-            "update objects set standing = 'garbage', collect_after = ? where job_id = ? and standing = 'expected'",
-            collect_after,
-            id
-        )
-        .execute(tx)
-        .await
-        .map_err(unavailable(doing))?;
-        Ok(())
-    }
-
-    async fn close_attempt(
-        &self,
-        tx: &mut SqliteConnection,
-        now: i64,
-        ending: AttemptEnd,
-        error: Option<&JobError>,
-        doing: &'static str,
-    ) -> Result<(), LeaseError> {
-        let (id, fence, _) = self.condition();
-        let ending = ending.as_str();
-        let (code, message) = (error.map(|error| error.code.as_str()), error.map(|error| error.message.as_str()));
-        sqlx::query!(
-            r#"
-            update job_attempts
-            set ended_at = ?1, ending = ?2, error_code = ?3, error_message = ?4,
-                begun_at = iif(?2 = 'completed', coalesce(begun_at, ?1), begun_at)
-            where job_id = ?5 and fence = ?6
-            "#,
-            now,
-            ending,
-            code,
-            message,
-            id,
-            fence
-        )
-        .execute(tx)
-        .await
-        .map_err(unavailable(doing))?;
-        Ok(())
-    }
-
-    fn condition(&self) -> (Uuid, i64, Uuid) {
-        (self.job.as_uuid(), self.fence.0, self.token.0)
-    }
-
-    fn applied(&self, rows: u64) -> Result<(), LeaseError> {
-        if rows == 0 { Err(LeaseError::Lost { job: self.job, fence: self.fence }) } else { Ok(()) }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Making a job.
 
-use clapboard_jobs::{Job, NewJob, StoreError, rank};
+use clapboard_jobs::{Job, Micros, NewJob, StoreError, rank};
 
-use crate::error::unavailable;
+use crate::error::{unavailable, unreadable};
 use crate::read;
 use crate::store::SqliteStore;
 
@@ -12,28 +12,58 @@ pub(crate) async fn create(store: &SqliteStore, new: NewJob) -> Result<Job, Stor
     let now = store.now().0;
     let (id, tenant, partition) = (new.id.as_uuid(), new.tenant.as_str(), new.partition.as_str());
 
-    let clocks = sqlx::query!(
+    let known = sqlx::query!(
         r#"
         select
+            exists (select 1 from jobs where id = ?3) as "exists!: bool",
+            (select weight from tenants where tenant = ?2) as "weight: f64",
+            (select max_queued from tenants where tenant = ?2) as "max_queued: u32",
             coalesce((select virtual_time from queue_clocks where partition = ?1), 0.0) as "virtual_time!: f64",
             coalesce((select finish from tenant_clocks where partition = ?1 and tenant = ?2), 0.0) as "finish!: f64"
         "#,
         partition,
-        tenant
+        tenant,
+        id
     )
     .fetch_one(&mut *tx)
     .await
     .map_err(unavailable(doing))?;
-    let rank = rank::virtual_finish(clocks.virtual_time, clocks.finish, new.cost_tflop, rank::DEFAULT_WEIGHT);
+    if known.exists {
+        return Err(StoreError::Duplicate { id: new.id });
+    }
+    if let Some(limit) = known.max_queued {
+        let most = i64::from(limit);
+        let queued = sqlx::query_scalar!(
+            r#"
+            select count(*) as "queued!: i64"
+            from (select 1 from jobs indexed by jobs_queued where state = 'queued' and tenant = ? limit ?)
+            "#,
+            tenant,
+            most
+        )
+        .fetch_one(&mut *tx)
+        .await
+        .map_err(unavailable(doing))?;
+        if queued >= most {
+            return Err(StoreError::QueueFull { tenant: new.tenant, limit });
+        }
+    }
+    let weight = known.weight.unwrap_or(rank::DEFAULT_WEIGHT);
+    let finish = rank::virtual_finish(known.virtual_time, known.finish, new.cost_tflop, weight);
+    let rank = finish + new.priority.penalty();
 
     let max_attempts = i64::from(store.policy().max_attempts);
     let spec_version = i64::from(new.spec.version);
-    let inserted = sqlx::query!(
+    let rows = i64::try_from(new.rows).map_err(unreadable("rows"))?;
+    let priority = new.priority.as_str();
+    let start_by = new.start_within.map(|within| Micros(now).plus(within).0);
+    sqlx::query!(
         r#"
         insert into jobs (
-            id, tenant, model, partition, spec_version, spec, cost_tflop, rank, created_at, run_at, max_attempts
+            id, tenant, model, partition, spec_version, spec, cost_tflop, rows, priority, rank,
+            created_at, run_at, start_by, max_attempts
         )
-        values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10)
+        values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12, ?13)
         "#,
         id,
         tenant,
@@ -42,20 +72,16 @@ pub(crate) async fn create(store: &SqliteStore, new: NewJob) -> Result<Job, Stor
         spec_version,
         new.spec.json,
         new.cost_tflop,
+        rows,
+        priority,
         rank,
         now,
+        start_by,
         max_attempts
     )
     .execute(&mut *tx)
-    .await;
-    match inserted {
-        Ok(_) => {}
-        Err(error) if error.as_database_error().is_some_and(|refusal| refusal.is_unique_violation()) => {
-            return Err(StoreError::Duplicate { id: new.id });
-        }
-        Err(error) => return Err(unavailable(doing)(error)),
-    }
-
+    .await
+    .map_err(unavailable(doing))?;
     sqlx::query!("insert into queue_clocks (partition) values (?) on conflict do nothing", partition)
         .execute(&mut *tx)
         .await
@@ -67,7 +93,7 @@ pub(crate) async fn create(store: &SqliteStore, new: NewJob) -> Result<Job, Stor
         "#,
         partition,
         tenant,
-        rank
+        finish
     )
     .execute(&mut *tx)
     .await

@@ -2,8 +2,10 @@
 
 use clapboard_jobs::{AttemptEnd, HandBack, JobError, JobState, Lease, LeaseError, Outcome, backoff};
 
-use crate::closing::{Again, Held};
+use crate::closing::Again;
 use crate::error::unavailable;
+use crate::held::Held;
+use crate::objects;
 use crate::store::SqliteStore;
 
 pub(crate) async fn finish(store: &SqliteStore, lease: &Lease, outcome: Outcome) -> Result<JobState, LeaseError> {
@@ -12,21 +14,21 @@ pub(crate) async fn finish(store: &SqliteStore, lease: &Lease, outcome: Outcome)
     if let Outcome::Completed { object, .. } = &outcome
         && object.key != expected
     {
-        return Err(LeaseError::ForeignResult { job: lease.job, found: object.key.clone(), expected });
+        return Err(LeaseError::ForeignObject { job: lease.job, found: object.key.clone(), expected });
     }
     let mut tx = store.begin(doing).await?;
     let now = store.now().0;
     let held = Held::find(&mut tx, lease, doing).await?;
     let state = match outcome {
         Outcome::Completed { object, report } if !held.cancel_requested => {
-            held.complete(&mut tx, now, &object, &report, doing).await?
+            held.complete(&mut tx, now, &object, &report, store.policy().result_life, doing).await?
         }
         Outcome::Completed { .. } | Outcome::Cancelled => {
             held.fail(&mut tx, now, &JobError::cancelled(), doing).await?
         }
         Outcome::Failed(error) => held.fail(&mut tx, now, &error, doing).await?,
     };
-    held.discard_object(&mut tx, now, doing).await?;
+    objects::discard_unnamed(&mut tx, lease.job.as_uuid(), held.puts_end(now), now, doing).await?;
     tx.commit().await.map_err(unavailable(doing))?;
     Ok(state)
 }
@@ -59,7 +61,7 @@ pub(crate) async fn hand_back(store: &SqliteStore, lease: &Lease, hand_back: Han
             held.requeue(&mut tx, now.0, again, doing).await?
         }
     };
-    held.discard_object(&mut tx, now.0, doing).await?;
+    objects::discard_unnamed(&mut tx, lease.job.as_uuid(), held.puts_end(now.0), now.0, doing).await?;
     tx.commit().await.map_err(unavailable(doing))?;
     Ok(state)
 }

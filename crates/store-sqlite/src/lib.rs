@@ -12,22 +12,33 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
+mod attempts;
 mod cancel;
+mod checkpoints;
 mod claim;
 mod closing;
 mod create;
+mod delete;
 mod error;
 mod finish;
-mod garbage;
+mod fleet;
+mod heads;
+mod held;
 mod identity;
+mod objects;
 mod open;
+mod outbox;
+mod pauses;
 mod progress;
 mod read;
+mod retention;
 mod rows;
 mod store;
 mod sweep;
+mod tenants;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 pub use error::OpenError;
 pub use store::SqliteStore;

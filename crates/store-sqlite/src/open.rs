@@ -15,7 +15,7 @@ use crate::error::OpenError;
 use crate::identity::Identity;
 use crate::store::SqliteStore;
 
-static MIGRATOR: Migrator = sqlx::migrate!("../../migrations/sqlite");
+pub(crate) static MIGRATOR: Migrator = sqlx::migrate!("../../migrations/sqlite");
 
 /// How long a statement waits for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

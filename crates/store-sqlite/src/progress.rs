@@ -13,7 +13,7 @@ pub(crate) async fn begin(store: &SqliteStore, lease: &Lease) -> Result<Beat, Le
     let (id, fence, token) = (lease.job.as_uuid(), lease.fence.0, lease.token.0);
     let held = sqlx::query!(
         r#"
-        update jobs set begun_at = coalesce(begun_at, ?), lease_expires_at = ?
+        update jobs set begun_at = coalesce(begun_at, ?), start_by = null, lease_expires_at = ?
         where id = ? and fence = ? and claim_token = ? and state = 'running'
         returning cancel_requested_at is not null as "cancel_requested!: bool"
         "#,

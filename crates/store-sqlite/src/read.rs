@@ -1,11 +1,12 @@
 //! Reading jobs.
 
-use clapboard_jobs::{Attempt, Job, JobId, JobPage, JobState, ListQuery, Order, StoreError, Tenant};
+use clapboard_jobs::store::FARTHEST_PLACE;
+use clapboard_jobs::{Job, JobId, JobPage, JobState, ListQuery, Order, StoreError, Tenant};
 use sqlx::SqliteConnection;
 use uuid::Uuid;
 
 use crate::error::unavailable;
-use crate::rows::{AttemptRow, select_job};
+use crate::rows::select_job;
 use crate::store::SqliteStore;
 
 /// Reads a job that this transaction knows to be there.
@@ -97,28 +98,6 @@ async fn created_at(store: &SqliteStore, tenant: &Tenant, id: JobId) -> Result<i
     found.ok_or(StoreError::UnknownCursor { after: id })
 }
 
-pub(crate) async fn attempts(store: &SqliteStore, tenant: &Tenant, id: JobId) -> Result<Vec<Attempt>, StoreError> {
-    let (id, tenant) = (id.as_uuid(), tenant.as_str());
-    let rows = sqlx::query_as!(
-        AttemptRow,
-        r#"
-        select
-            a.fence, a.number, a.worker as "worker: Uuid", a.claimed_at, a.begun_at, a.ended_at, a.ending,
-            a.error_code, a.error_message
-        from job_attempts a
-        join jobs j on j.id = a.job_id
-        where a.job_id = ? and j.tenant = ?
-        order by a.fence
-        "#,
-        id,
-        tenant
-    )
-    .fetch_all(store.readers())
-    .await
-    .map_err(unavailable("reading the attempts of a job"))?;
-    rows.into_iter().map(Attempt::try_from).collect()
-}
-
 pub(crate) async fn queue_position(store: &SqliteStore, tenant: &Tenant, id: JobId) -> Result<Option<u64>, StoreError> {
     let Some(job) = get(store, tenant, id).await? else {
         return Ok(None);
@@ -129,17 +108,23 @@ pub(crate) async fn queue_position(store: &SqliteStore, tenant: &Tenant, id: Job
         _ => return Ok(None),
     }
     let (id, partition) = (id.as_uuid(), job.partition.as_str());
+    let capacity = i64::from(job.queue().capacity().number());
     let ahead = sqlx::query_scalar!(
         r#"
-        select count(*) as "ahead!: i64" from jobs
-        where state = 'queued' and partition = ? and (rank, id) < (?, ?)
+        select count(*) as "ahead!: i64" from (
+            select 1 from jobs
+            where state = 'queued' and partition = ? and capacity = ? and (rank, id) < (?, ?)
+            limit 1000
+        )
         "#,
         partition,
+        capacity,
         job.rank,
         id
     )
     .fetch_one(store.readers())
     .await
     .map_err(unavailable("counting the jobs ahead"))?;
-    Ok(Some(ahead.unsigned_abs() + 1))
+    let place = ahead.unsigned_abs() + 1;
+    Ok((place <= FARTHEST_PLACE).then_some(place))
 }

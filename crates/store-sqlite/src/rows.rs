@@ -4,7 +4,8 @@ use std::str::FromStr;
 
 use clapboard_h3::Partition;
 use clapboard_jobs::{
-    Attempt, Fence, Job, JobError, JobId, Micros, Progress, ResultObject, SpecRecord, StoreError, WorkerId,
+    Attempt, Checkpoint, Fence, Fingerprint, Job, JobError, JobId, Micros, Progress, ResultObject, SpecRecord,
+    StoreError, Tenant, WorkerId,
 };
 use uuid::Uuid;
 
@@ -20,6 +21,8 @@ pub(crate) struct JobRow {
     pub(crate) spec_version: i64,
     pub(crate) spec: String,
     pub(crate) cost_tflop: f64,
+    pub(crate) rows: i64,
+    pub(crate) priority: String,
     pub(crate) rank: f64,
     pub(crate) state: String,
     pub(crate) phase: String,
@@ -28,6 +31,7 @@ pub(crate) struct JobRow {
     pub(crate) percent: i64,
     pub(crate) created_at: i64,
     pub(crate) run_at: i64,
+    pub(crate) start_by: Option<i64>,
     pub(crate) begun_at: Option<i64>,
     pub(crate) finished_at: Option<i64>,
     pub(crate) cancel_requested_at: Option<i64>,
@@ -36,9 +40,15 @@ pub(crate) struct JobRow {
     pub(crate) fence: i64,
     pub(crate) worker: Option<Uuid>,
     pub(crate) lease_expires_at: Option<i64>,
+    pub(crate) checkpoint_key: Option<String>,
+    pub(crate) checkpoint_step: Option<i64>,
+    pub(crate) checkpoint_size_bytes: Option<i64>,
+    pub(crate) checkpoint_sha256: Option<String>,
+    pub(crate) checkpoint_fingerprint: Option<String>,
     pub(crate) result_key: Option<String>,
     pub(crate) result_size_bytes: Option<i64>,
     pub(crate) result_sha256: Option<String>,
+    pub(crate) result_expires_at: Option<i64>,
     pub(crate) report: Option<String>,
     pub(crate) error_code: Option<String>,
     pub(crate) error_message: Option<String>,
@@ -51,11 +61,12 @@ macro_rules! select_job {
             crate::rows::JobRow,
             r#"
             select
-                id as "id: uuid::Uuid", tenant, model, partition, spec_version, spec, cost_tflop, rank,
+                id as "id: uuid::Uuid", tenant, model, partition, spec_version, spec, cost_tflop, rows, priority, rank,
                 state, phase, step, total_steps, percent,
-                created_at, run_at, begun_at, finished_at, cancel_requested_at,
+                created_at, run_at, start_by, begun_at, finished_at, cancel_requested_at,
                 attempt, max_attempts, fence, worker as "worker: uuid::Uuid", lease_expires_at,
-                result_key, result_size_bytes, result_sha256, report, error_code, error_message
+                checkpoint_key, checkpoint_step, checkpoint_size_bytes, checkpoint_sha256, checkpoint_fingerprint,
+                result_key, result_size_bytes, result_sha256, result_expires_at, report, error_code, error_message
             from jobs
             "# + $tail
             $(, $argument)*
@@ -77,7 +88,13 @@ pub(crate) fn partition(text: &str) -> Result<Partition, StoreError> {
     parse("partition", text)
 }
 
-fn number<T>(field: &'static str, value: i64) -> Result<T, StoreError>
+/// Reads a column of `tenant`.
+pub(crate) fn tenant(text: &str) -> Result<Tenant, StoreError> {
+    parse("tenant", text)
+}
+
+/// Reads a column that holds a whole number.
+pub(crate) fn number<T>(field: &'static str, value: i64) -> Result<T, StoreError>
 where
     T: TryFrom<i64, Error = std::num::TryFromIntError>,
 {
@@ -103,14 +120,32 @@ impl TryFrom<JobRow> for Job {
             }),
             _ => None,
         };
+        let checkpoint = match (
+            row.checkpoint_key,
+            row.checkpoint_step,
+            row.checkpoint_size_bytes,
+            row.checkpoint_sha256,
+            row.checkpoint_fingerprint,
+        ) {
+            (Some(key), Some(step), Some(size), Some(sha256), Some(fingerprint)) => Some(Checkpoint {
+                key: parse("checkpoint_key", &key)?,
+                step: number("checkpoint_step", step)?,
+                size_bytes: number("checkpoint_size_bytes", size)?,
+                sha256,
+                fingerprint: Fingerprint(fingerprint),
+            }),
+            _ => None,
+        };
         let report = row.report.map(|json| serde_json::from_str(&json).map_err(unreadable("report"))).transpose()?;
         Ok(Self {
             id: JobId::from_uuid(row.id),
-            tenant: parse("tenant", &row.tenant)?,
+            tenant: tenant(&row.tenant)?,
             model: row.model,
             partition: partition(&row.partition)?,
             spec: SpecRecord { version: number("spec_version", row.spec_version)?, json: row.spec },
             cost_tflop: row.cost_tflop,
+            rows: number("rows", row.rows)?,
+            priority: parse("priority", &row.priority)?,
             rank: row.rank,
             state: parse("state", &row.state)?,
             progress: Progress {
@@ -121,6 +156,7 @@ impl TryFrom<JobRow> for Job {
             },
             created_at: Micros(row.created_at),
             run_at: Micros(row.run_at),
+            start_by: row.start_by.map(Micros),
             begun_at: row.begun_at.map(Micros),
             finished_at: row.finished_at.map(Micros),
             cancel_requested_at: row.cancel_requested_at.map(Micros),
@@ -129,7 +165,9 @@ impl TryFrom<JobRow> for Job {
             fence: Fence(row.fence),
             worker: row.worker.map(WorkerId),
             lease_expires_at: row.lease_expires_at.map(Micros),
+            checkpoint,
             result,
+            result_expires_at: row.result_expires_at.map(Micros),
             report,
             error: job_error(row.error_code, row.error_message)?,
         })

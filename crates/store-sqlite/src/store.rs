@@ -4,17 +4,22 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use clapboard_h3::Partition;
 use clapboard_jobs::store::Reclaimed;
 use clapboard_jobs::{
-    Attempt, Beat, BlobKey, Claimant, Claimed, Clock, HandBack, Hint, Job, JobId, JobPage, JobState, Lease, LeaseError,
-    ListQuery, Micros, NewJob, Outcome, Policy, Progress, Store, StoreError, Tenant, WorkerId,
+    Attempt, Beat, BlobKey, Checkpoint, Claimant, Claimed, Clock, Delivery, Endpoint, HandBack, Hint, Job, JobId,
+    JobPage, JobState, KeyHash, Lease, LeaseError, ListQuery, Micros, NewJob, Orders, Outcome, Policy, Progress, Store,
+    StoreError, Tenant, TenantLimits, Usage, WorkerCard, WorkerId, WorkerRecord,
 };
 use sqlx::sqlite::SqlitePool;
 use sqlx::{Sqlite, Transaction};
 
 use crate::error::unavailable;
 use crate::identity::Identity;
-use crate::{cancel, claim, create, finish, garbage, progress, read, sweep};
+use crate::{
+    attempts, cancel, checkpoints, claim, create, delete, finish, fleet, heads, objects, outbox, pauses, progress,
+    read, retention, sweep, tenants, usage,
+};
 
 /// Jobs in a SQLite file.
 pub struct SqliteStore {
@@ -92,7 +97,7 @@ impl Store for SqliteStore {
     }
 
     async fn attempts(&self, tenant: &Tenant, id: JobId) -> Result<Vec<Attempt>, StoreError> {
-        read::attempts(self, tenant, id).await
+        attempts::read(self, tenant, id).await
     }
 
     async fn queue_position(&self, tenant: &Tenant, id: JobId) -> Result<Option<u64>, StoreError> {
@@ -104,7 +109,11 @@ impl Store for SqliteStore {
     }
 
     async fn delete(&self, tenant: &Tenant, id: JobId) -> Result<Option<JobState>, StoreError> {
-        cancel::delete(self, tenant, id).await
+        delete::delete(self, tenant, id).await
+    }
+
+    async fn retry(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError> {
+        cancel::retry(self, tenant, id).await
     }
 
     async fn claim(&self, id: JobId, claimant: &Claimant) -> Result<Option<Claimed>, StoreError> {
@@ -123,6 +132,14 @@ impl Store for SqliteStore {
         progress::beat(self, lease, progress).await
     }
 
+    async fn expect_checkpoint(&self, lease: &Lease, step: u32) -> Result<(), LeaseError> {
+        checkpoints::expect(self, lease, step).await
+    }
+
+    async fn keep_checkpoint(&self, lease: &Lease, checkpoint: &Checkpoint) -> Result<(), LeaseError> {
+        checkpoints::keep(self, lease, checkpoint).await
+    }
+
     async fn finish(&self, lease: &Lease, outcome: Outcome) -> Result<JobState, LeaseError> {
         finish::finish(self, lease, outcome).await
     }
@@ -132,7 +149,7 @@ impl Store for SqliteStore {
     }
 
     async fn ready(&self, limit: u32) -> Result<Vec<Hint>, StoreError> {
-        sweep::ready(self, limit).await
+        heads::ready(self, limit).await
     }
 
     async fn reclaim_expired(&self, limit: u32) -> Result<Reclaimed, StoreError> {
@@ -143,19 +160,78 @@ impl Store for SqliteStore {
         sweep::reclaim_from_dead(self, living).await
     }
 
+    async fn fail_overdue(&self, limit: u32) -> Result<Vec<JobId>, StoreError> {
+        retention::fail_overdue(self, limit).await
+    }
+
+    async fn expire_results(&self, limit: u32) -> Result<Vec<JobId>, StoreError> {
+        retention::expire_results(self, limit).await
+    }
+
+    async fn purge_records(&self, limit: u32) -> Result<Vec<JobId>, StoreError> {
+        retention::purge_records(self, limit).await
+    }
+
     async fn next_due(&self, after: Micros) -> Result<Option<Micros>, StoreError> {
         sweep::next_due(self, after).await
     }
 
     async fn garbage(&self, limit: u32) -> Result<Vec<BlobKey>, StoreError> {
-        garbage::garbage(self, limit).await
+        objects::garbage(self, limit).await
     }
 
     async fn forget_garbage(&self, keys: &[BlobKey]) -> Result<(), StoreError> {
-        garbage::forget(self, keys).await
+        objects::forget(self, keys).await
     }
 
     async fn unnamed(&self, keys: &[BlobKey]) -> Result<Vec<BlobKey>, StoreError> {
-        garbage::unnamed(self, keys).await
+        objects::unnamed(self, keys).await
+    }
+    async fn set_tenant(&self, tenant: &Tenant, limits: &TenantLimits) -> Result<(), StoreError> {
+        tenants::set(self, tenant, limits).await
+    }
+
+    async fn add_key(&self, key: &KeyHash, tenant: &Tenant) -> Result<(), StoreError> {
+        tenants::add_key(self, key, tenant).await
+    }
+
+    async fn tenant_of_key(&self, key: &KeyHash) -> Result<Option<Tenant>, StoreError> {
+        tenants::of_key(self, key).await
+    }
+
+    async fn usage(&self) -> Result<Vec<Usage>, StoreError> {
+        usage::read(self).await
+    }
+
+    async fn add_endpoint(&self, endpoint: &Endpoint) -> Result<(), StoreError> {
+        outbox::add_endpoint(self, endpoint).await
+    }
+
+    async fn deliveries(&self, tenant: &Tenant, id: JobId) -> Result<Vec<Delivery>, StoreError> {
+        outbox::deliveries(self, tenant, id).await
+    }
+
+    async fn set_paused(&self, partition: Partition, paused: bool) -> Result<(), StoreError> {
+        pauses::set(self, partition, paused).await
+    }
+
+    async fn paused(&self) -> Result<Vec<Partition>, StoreError> {
+        pauses::read(self).await
+    }
+
+    async fn announce(&self, card: &WorkerCard) -> Result<Orders, StoreError> {
+        fleet::announce(self, card).await
+    }
+
+    async fn retire(&self, worker: WorkerId) -> Result<(), StoreError> {
+        fleet::retire(self, worker).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
+        fleet::read(self).await
+    }
+
+    async fn ask_drain(&self, worker: WorkerId) -> Result<bool, StoreError> {
+        fleet::ask_drain(self, worker).await
     }
 }

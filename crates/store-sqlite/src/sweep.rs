@@ -1,42 +1,13 @@
-//! What happens to jobs by the passing of time.
+//! Claims that are taken back, and when to look again.
 
-use clapboard_jobs::{Hint, JobId, JobState, LeaseError, Micros, Queue, StoreError, WorkerId, store::Reclaimed};
+use clapboard_jobs::store::Reclaimed;
+use clapboard_jobs::{JobState, LeaseError, Micros, StoreError, WorkerId};
 use sqlx::SqliteConnection;
-use uuid::Uuid;
 
-use crate::closing::{Held, HeldRow, select_held};
 use crate::error::unavailable;
-use crate::rows;
+use crate::held::{Held, HeldRow, select_held};
 use crate::store::SqliteStore;
-
-pub(crate) async fn ready(store: &SqliteStore, limit: u32) -> Result<Vec<Hint>, StoreError> {
-    let doing = "looking for jobs that are due";
-    let (now, limit) = (store.now().0, i64::from(limit));
-    let partitions = sqlx::query_scalar!("select partition from queue_clocks order by partition")
-        .fetch_all(store.readers())
-        .await
-        .map_err(unavailable(doing))?;
-    let mut hints = Vec::new();
-    for name in partitions {
-        let queue = Queue::of(rows::partition(&name)?);
-        let jobs = sqlx::query!(
-            r#"
-            select id as "id: Uuid", rank from jobs
-            where state = 'queued' and partition = ? and run_at <= ?
-            order by rank, id
-            limit ?
-            "#,
-            name,
-            now,
-            limit
-        )
-        .fetch_all(store.readers())
-        .await
-        .map_err(unavailable(doing))?;
-        hints.extend(jobs.into_iter().map(|row| Hint { queue, rank: row.rank, job: JobId::from_uuid(row.id) }));
-    }
-    Ok(hints)
-}
+use crate::{objects, retention};
 
 pub(crate) async fn reclaim_expired(store: &SqliteStore, limit: u32) -> Result<Reclaimed, StoreError> {
     let doing = "taking back jobs whose leases have ended";
@@ -60,12 +31,7 @@ pub(crate) async fn reclaim_from_dead(store: &SqliteStore, living: &[WorkerId]) 
         .fetch_all(&mut *tx)
         .await
         .map_err(unavailable(doing))?;
-    let dead = held
-        .into_iter()
-        .filter(|row| !living.contains(&WorkerId(row.worker)))
-        // The dead write nothing more, whatever their leases say.
-        .map(|row| HeldRow { lease_expires_at: now, ..row })
-        .collect();
+    let dead = held.into_iter().filter(|row| !living.contains(&WorkerId(row.worker))).collect();
     let reclaimed = take_back(&mut tx, dead, now, doing).await?;
     tx.commit().await.map_err(unavailable(doing))?;
     Ok(reclaimed)
@@ -83,9 +49,9 @@ async fn take_back(
             Ok(state) => state,
             Err(LeaseError::Store(error)) => return Err(error),
             // Cannot be in this transaction, which has read the claim; but then there is nothing to take back.
-            Err(LeaseError::Lost { .. } | LeaseError::ForeignResult { .. }) => continue,
+            Err(LeaseError::Lost { .. } | LeaseError::ForeignObject { .. }) => continue,
         };
-        held.discard_object(tx, held.lease_expires_at.max(now), doing).await?;
+        objects::discard_unnamed(tx, held.job.as_uuid(), held.puts_end(now), now, doing).await?;
         match state {
             JobState::Queued => reclaimed.requeued.push(held.job),
             _ => reclaimed.ended.push(held.job),
@@ -95,6 +61,7 @@ async fn take_back(
 }
 
 pub(crate) async fn next_due(store: &SqliteStore, after: Micros) -> Result<Option<Micros>, StoreError> {
+    let record_life = store.policy().record_life.map(retention::micros);
     let moment = sqlx::query_scalar!(
         r#"
         select min(moment) as "moment: i64" from (
@@ -102,10 +69,17 @@ pub(crate) async fn next_due(store: &SqliteStore, after: Micros) -> Result<Optio
             union all
             select min(lease_expires_at) from jobs where state = 'running' and lease_expires_at > ?1
             union all
+            select min(start_by) from jobs where state = 'queued' and start_by is not null and start_by > ?1
+            union all
+            select min(result_expires_at) from jobs where result_key is not null and result_expires_at > ?1
+            union all
+            select min(finished_at) + ?2 from jobs where finished_at is not null and finished_at > ?1 - ?2
+            union all
             select min(collect_after) from objects where standing = 'garbage' and collect_after > ?1
         )
         "#,
-        after.0
+        after.0,
+        record_life
     )
     .fetch_one(store.readers())
     .await

@@ -1,6 +1,7 @@
 //! The store against its contract, its file against other hands, its tables against nonsense.
 
 mod faults;
+mod migrating;
 mod opening;
 mod schema;
 
@@ -12,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use clapboard_h3::Partition;
 use clapboard_jobs::conformance::store::StoreHarness;
-use clapboard_jobs::{Clock, JobId, Micros, NewJob, Policy, SpecRecord, Store, Tenant};
+use clapboard_jobs::{Clock, JobId, Micros, NewJob, Policy, Priority, SpecRecord, Store, Tenant};
 use tempfile::TempDir;
 
 use crate::store::SqliteStore;
@@ -36,6 +37,7 @@ impl Clock for ManualClock {
 struct Harness {
     store: Arc<SqliteStore>,
     clock: Arc<ManualClock>,
+    path: PathBuf,
     _folder: TempDir,
 }
 
@@ -48,6 +50,11 @@ impl StoreHarness for Harness {
     async fn advance(&self, by: Duration) {
         self.clock.0.fetch_add(i64::try_from(by.as_micros()).unwrap(), Ordering::SeqCst);
     }
+
+    async fn store_with(&self, policy: Policy) -> Arc<dyn Store> {
+        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
+        Arc::new(SqliteStore::open(&self.path, policy, clock).await.unwrap())
+    }
 }
 
 async fn open(path: &Path) -> SqliteStore {
@@ -55,11 +62,11 @@ async fn open(path: &Path) -> SqliteStore {
 }
 
 async fn harness() -> Harness {
-    let folder = TempDir::new().unwrap();
+    let (folder, path) = file();
     let clock = Arc::new(ManualClock::new());
     let shared: Arc<dyn Clock> = Arc::clone(&clock) as Arc<dyn Clock>;
-    let store = SqliteStore::open(&folder.path().join("jobs.db"), Policy::default(), shared).await.unwrap();
-    Harness { store: Arc::new(store), clock, _folder: folder }
+    let store = SqliteStore::open(&path, Policy::default(), shared).await.unwrap();
+    Harness { store: Arc::new(store), clock, path, _folder: folder }
 }
 
 fn new_job() -> NewJob {
@@ -70,6 +77,9 @@ fn new_job() -> NewJob {
         partition: Partition::Fl2va,
         spec: SpecRecord { version: 1, json: "{}".to_owned() },
         cost_tflop: 1.0,
+        rows: 1_000,
+        priority: Priority::Normal,
+        start_within: None,
     }
 }
 

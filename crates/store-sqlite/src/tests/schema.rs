@@ -1,4 +1,4 @@
-use clapboard_jobs::{JobEvent, JobState};
+use clapboard_jobs::{CapacityClass, JobEvent, JobState};
 use sqlx::{AssertSqlSafe, SqliteConnection};
 
 use super::*;
@@ -12,8 +12,9 @@ async fn run(db: &mut SqliteConnection, statement: &str) -> Result<u64, sqlx::Er
 
 async fn insert(db: &mut SqliteConnection) {
     let statement = format!(
-        "insert into jobs (id, tenant, model, partition, spec_version, spec, cost_tflop, rank, created_at, run_at, max_attempts)
-         values ({ID}, 't', 'm', 'fl2va', 1, '{{}}', 1.0, 1.0, 0, 0, 3)"
+        "insert into jobs (id, tenant, model, partition, spec_version, spec, cost_tflop, rows, rank, created_at,
+             run_at, max_attempts)
+         values ({ID}, 't', 'm', 'fl2va', 1, '{{}}', 1.0, 1, 1.0, 0, 0, 3)"
     );
     assert_eq!(run(db, &statement).await.unwrap(), 1);
 }
@@ -120,6 +121,10 @@ async fn the_tables_refuse_nonsense() {
         ("spec = 'not json'", "CHECK"),
         ("created_at = 'yesterday'", "cannot store TEXT"),
         ("fence = -1", "the fence of a job only grows"),
+        ("rows = -1", "CHECK"),
+        ("priority = 'high'", "CHECK"),
+        ("checkpoint_key = 'k'", "CHECK"),
+        ("result_expires_at = 5", "CHECK"),
     ] {
         let error = update(&mut db, set).await.unwrap_err();
         assert!(error.to_string().contains(why), "{set}: {error}");
@@ -130,9 +135,9 @@ async fn the_tables_refuse_nonsense() {
     assert!(error.to_string().contains("CHECK"), "{error}");
     let inserted = run(
         &mut db,
-        "insert into jobs (id, tenant, model, partition, spec_version, spec, cost_tflop, rank, created_at, run_at,
+        "insert into jobs (id, tenant, model, partition, spec_version, spec, cost_tflop, rows, rank, created_at, run_at,
              max_attempts, state, finished_at, error_code, error_message)
-         values (x'ff', 't', 'm', 'fl2va', 1, '{}', 1.0, 1.0, 0, 0, 3, 'failed', 1, 'internal_error', 'm')",
+         values (x'ff', 't', 'm', 'fl2va', 1, '{}', 1.0, 1, 1.0, 0, 0, 3, 'failed', 1, 'internal_error', 'm')",
     )
     .await;
     assert!(inserted.unwrap_err().to_string().contains("a job begins queued"));
@@ -144,9 +149,16 @@ async fn the_queries_of_every_day_use_their_indexes() {
     let store = open(&folder.path().join("jobs.db")).await;
     for (query, index) in [
         (
-            "select id from jobs where state = 'queued' and partition = 'p' and run_at <= 1 order by rank, id limit 1",
+            "select count(*) from jobs where state = 'queued' and partition = 'p' and capacity = 1 and (rank, id) < (1.0, x'00')",
             "jobs_waiting",
         ),
+        (
+            "select id from jobs where state = 'queued' and partition = 'p' and capacity = 1 and tenant = 't' and run_at <= 1
+             order by rank, id limit 1",
+            "jobs_heads",
+        ),
+        ("select count(*) from jobs where state = 'running' and tenant = 't'", "jobs_running"),
+        ("select 1 from jobs where state = 'queued' and tenant = 't' limit 9", "jobs_queued"),
         (
             "select id from jobs where state = 'running' and lease_expires_at <= 1 order by lease_expires_at limit 9",
             "jobs_leased",
@@ -156,6 +168,15 @@ async fn the_queries_of_every_day_use_their_indexes() {
             "jobs_listed",
         ),
         ("select min(run_at) from jobs where state = 'queued' and run_at > 1", "jobs_due"),
+        (
+            "select min(start_by) from jobs where state = 'queued' and start_by is not null and start_by > 1",
+            "jobs_to_begin",
+        ),
+        (
+            "select min(result_expires_at) from jobs where result_key is not null and result_expires_at > 1",
+            "jobs_with_results",
+        ),
+        ("select min(finished_at) from jobs where finished_at is not null and finished_at > 1", "jobs_ended"),
         (
             "select key from objects where standing = 'garbage' and collect_after <= 1 order by collect_after",
             "objects_to_collect",
@@ -167,5 +188,49 @@ async fn the_queries_of_every_day_use_their_indexes() {
             .unwrap();
         let text = plan.into_iter().map(|step| step.3).collect::<Vec<String>>().join("; ");
         assert!(text.contains(index) && !text.contains("TEMP B-TREE"), "{query}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn the_capacity_column_is_the_class_of_the_rows() {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder.path().join("jobs.db")).await;
+    let mut db = store.begin("reading a class").await.unwrap();
+    insert(&mut db).await;
+    let bounds = CapacityClass::all().flat_map(|class| [class.max_rows() - 1, class.max_rows(), class.max_rows() + 1]);
+    for rows in bounds.chain([0, 1 << 40]) {
+        update(&mut db, &format!("rows = {rows}")).await.unwrap();
+        let class: u8 = sqlx::query_scalar("select capacity from jobs").fetch_one(&mut *db).await.unwrap();
+        assert_eq!(class, CapacityClass::of_rows(rows).number(), "{rows}");
+    }
+}
+
+/// The steps of a statement's plan that touch the table of jobs, and how often something is sorted.
+async fn plan(store: &SqliteStore, statement: &str) -> (Vec<String>, usize) {
+    let plan: Vec<(i64, i64, i64, String)> = sqlx::query_as(AssertSqlSafe(format!("explain query plan {statement}")))
+        .fetch_all(store.readers())
+        .await
+        .unwrap();
+    let steps: Vec<String> = plan.into_iter().map(|step| step.3).collect();
+    let sorted = steps.iter().filter(|step| step.contains("TEMP B-TREE FOR ORDER BY")).count();
+    let touches = |step: &String| matches!(step.split(' ').nth(1), Some("j" | "k" | "r"));
+    (steps.into_iter().filter(touches).collect(), sorted)
+}
+
+#[tokio::test]
+async fn no_claim_looks_through_a_backlog() {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder.path().join("jobs.db")).await;
+    for statement in [include_str!("../heads/first.sql"), include_str!("../heads/ready.sql")] {
+        let (steps, sorted) = plan(&store, statement).await;
+        assert!(steps.len() >= 5, "{steps:#?}");
+        for step in &steps {
+            let by_head = step.contains("jobs_heads (partition=? AND capacity=?");
+            let by_id = step.ends_with("(id=?)");
+            let by_tenant = step.contains("jobs_running (tenant=?)");
+            assert!(step.starts_with("SEARCH") && (by_head || by_id || by_tenant), "{step}");
+        }
+        // The heads are sorted, not the jobs behind them.
+        assert!(sorted <= 1, "{steps:#?}");
     }
 }

@@ -1,0 +1,148 @@
+//! The objects that rows name, are about to name, or named once.
+
+use std::collections::HashSet;
+
+use clapboard_jobs::{BlobKey, StoreError};
+use sqlx::SqliteConnection;
+use uuid::Uuid;
+
+use crate::error::{unavailable, unreadable};
+use crate::store::SqliteStore;
+
+/// Takes note of a key that a claim is about to write. What is known of it already stays.
+pub(crate) async fn expect(
+    tx: &mut SqliteConnection,
+    key: &str,
+    job: Uuid,
+    doing: &'static str,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "insert into objects (key, job_id, standing) values (?, ?, 'expected') on conflict (key) do nothing",
+        key,
+        job
+    )
+    .execute(tx)
+    .await
+    .map_err(unavailable(doing))?;
+    Ok(())
+}
+
+/// Writes down that the job's row names an object that was expected, and returns how many such there were.
+pub(crate) async fn name(
+    tx: &mut SqliteConnection,
+    key: &str,
+    job: Uuid,
+    doing: &'static str,
+) -> Result<u64, StoreError> {
+    let named = sqlx::query!(
+        "update objects set standing = 'named' where key = ? and job_id = ? and standing = 'expected'",
+        key,
+        job
+    )
+    .execute(tx)
+    .await
+    .map_err(unavailable(doing))?;
+    Ok(named.rows_affected())
+}
+
+/// Makes one object that was named garbage, to be collected at once.
+pub(crate) async fn discard(
+    tx: &mut SqliteConnection,
+    key: &str,
+    now: i64,
+    doing: &'static str,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update objects set standing = 'garbage', collect_after = ? where key = ? and standing = 'named'",
+        now,
+        key
+    )
+    .execute(tx)
+    .await
+    .map_err(unavailable(doing))?;
+    Ok(())
+}
+
+/// Makes all objects of a job that nobody holds garbage, except those that its row names: its result, and the checkpoint
+/// where it can go on. Those that were stored can be collected from `now` on, those that were only expected when nobody can
+/// still be putting them: from `puts_end` on.
+pub(crate) async fn discard_unnamed(
+    tx: &mut SqliteConnection,
+    job: Uuid,
+    puts_end: i64,
+    now: i64,
+    doing: &'static str,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        r#"
+        update objects
+        set standing = 'garbage', collect_after = case when standing = 'expected' then ?2 else ?3 end
+        where job_id = ?1 and standing <> 'garbage' and not exists (
+            select 1 from jobs where jobs.id = ?1 and objects.key in (jobs.result_key, jobs.checkpoint_key)
+        )
+        "#,
+        job,
+        puts_end,
+        now
+    )
+    .execute(tx)
+    .await
+    .map_err(unavailable(doing))?;
+    Ok(())
+}
+
+/// Makes all objects of a job that is about to be deleted garbage.
+pub(crate) async fn discard_all(
+    tx: &mut SqliteConnection,
+    job: Uuid,
+    collect_after: i64,
+    doing: &'static str,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update objects set standing = 'garbage', collect_after = ? where job_id = ? and standing <> 'garbage'",
+        collect_after,
+        job
+    )
+    .execute(tx)
+    .await
+    .map_err(unavailable(doing))?;
+    Ok(())
+}
+
+pub(crate) async fn garbage(store: &SqliteStore, limit: u32) -> Result<Vec<BlobKey>, StoreError> {
+    let (now, limit) = (store.now().0, i64::from(limit));
+    let keys = sqlx::query_scalar!(
+        "select key from objects where standing = 'garbage' and collect_after <= ? order by collect_after limit ?",
+        now,
+        limit
+    )
+    .fetch_all(store.readers())
+    .await
+    .map_err(unavailable("looking for garbage"))?;
+    keys.into_iter().map(|key| key.parse().map_err(unreadable("key"))).collect()
+}
+
+pub(crate) async fn forget(store: &SqliteStore, keys: &[BlobKey]) -> Result<(), StoreError> {
+    let doing = "forgetting collected garbage";
+    let mut tx = store.begin(doing).await?;
+    for key in keys {
+        let key = key.as_str();
+        sqlx::query!("delete from objects where key = ? and standing = 'garbage'", key)
+            .execute(&mut *tx)
+            .await
+            .map_err(unavailable(doing))?;
+    }
+    tx.commit().await.map_err(unavailable(doing))
+}
+
+pub(crate) async fn unnamed(store: &SqliteStore, keys: &[BlobKey]) -> Result<Vec<BlobKey>, StoreError> {
+    let asked = serde_json::to_string(keys).map_err(unreadable("key"))?;
+    let named: HashSet<String> =
+        sqlx::query_scalar!("select key from objects where key in (select value from json_each(?))", asked)
+            .fetch_all(store.readers())
+            .await
+            .map_err(unavailable("looking for objects that no row names"))?
+            .into_iter()
+            .collect();
+    Ok(keys.iter().filter(|key| !named.contains(key.as_str())).cloned().collect())
+}

@@ -1,0 +1,121 @@
+//! What ends with time: waiting that lasted too long, results, records.
+
+use std::time::Duration;
+
+use clapboard_jobs::{FailureCode, JobError, JobEvent, JobId, JobState, Micros, StoreError};
+use uuid::Uuid;
+
+use crate::error::{unavailable, unreadable};
+use crate::store::SqliteStore;
+use crate::{delete, fleet, objects, outbox};
+
+pub(crate) async fn fail_overdue(store: &SqliteStore, limit: u32) -> Result<Vec<JobId>, StoreError> {
+    let doing = "failing jobs that did not begin in time";
+    let mut tx = store.begin(doing).await?;
+    let (now, limit) = (store.now().0, i64::from(limit));
+    let overdue = sqlx::query_scalar!(
+        r#"
+        select id as "id: Uuid" from jobs
+        where state = 'queued' and start_by is not null and start_by <= ?
+        order by start_by, id
+        limit ?
+        "#,
+        now,
+        limit
+    )
+    .fetch_all(&mut *tx)
+    .await
+    .map_err(unavailable(doing))?;
+    let error = JobError::new(FailureCode::StartDeadlineExceeded, "no worker began the job in time");
+    let (state, code) = (JobState::Queued.on(JobEvent::Fail).map_err(unreadable("state"))?, error.code.as_str());
+    let name = state.as_str();
+    for &id in &overdue {
+        sqlx::query!(
+            r#"
+            update jobs
+            set state = ?, finished_at = ?, error_code = ?, error_message = ?,
+                checkpoint_key = null, checkpoint_step = null, checkpoint_size_bytes = null, checkpoint_sha256 = null,
+                checkpoint_fingerprint = null
+            where id = ? and state = 'queued'
+            "#,
+            name,
+            now,
+            code,
+            error.message,
+            id
+        )
+        .execute(&mut *tx)
+        .await
+        .map_err(unavailable(doing))?;
+        objects::discard_unnamed(&mut tx, id, now, now, doing).await?;
+        outbox::tell(&mut tx, id, state, now, doing).await?;
+    }
+    tx.commit().await.map_err(unavailable(doing))?;
+    Ok(overdue.into_iter().map(JobId::from_uuid).collect())
+}
+
+pub(crate) async fn expire_results(store: &SqliteStore, limit: u32) -> Result<Vec<JobId>, StoreError> {
+    let doing = "giving up results whose time has passed";
+    let mut tx = store.begin(doing).await?;
+    let (now, limit) = (store.now().0, i64::from(limit));
+    let expired = sqlx::query_scalar!(
+        r#"
+        select id as "id: Uuid" from jobs
+        where result_key is not null and result_expires_at <= ?
+        order by result_expires_at, id
+        limit ?
+        "#,
+        now,
+        limit
+    )
+    .fetch_all(&mut *tx)
+    .await
+    .map_err(unavailable(doing))?;
+    for &id in &expired {
+        sqlx::query!(
+            "update jobs set result_key = null, result_size_bytes = null, result_sha256 = null where id = ?",
+            id
+        )
+        .execute(&mut *tx)
+        .await
+        .map_err(unavailable(doing))?;
+        objects::discard_unnamed(&mut tx, id, now, now, doing).await?;
+    }
+    tx.commit().await.map_err(unavailable(doing))?;
+    Ok(expired.into_iter().map(JobId::from_uuid).collect())
+}
+
+pub(crate) async fn purge_records(store: &SqliteStore, limit: u32) -> Result<Vec<JobId>, StoreError> {
+    let doing = "deleting what was kept long enough";
+    let mut tx = store.begin(doing).await?;
+    let now = store.now();
+    fleet::forget(&mut tx, now, doing).await?;
+    let mut purged = Vec::new();
+    if let Some(life) = store.policy().record_life {
+        let (kept_since, limit) = (now.0 - micros(life), i64::from(limit));
+        purged = sqlx::query_scalar!(
+            r#"
+            select id as "id: Uuid" from jobs
+            where finished_at is not null and finished_at <= ?
+            order by finished_at, id
+            limit ?
+            "#,
+            kept_since,
+            limit
+        )
+        .fetch_all(&mut *tx)
+        .await
+        .map_err(unavailable(doing))?;
+        for &id in &purged {
+            delete::remove(&mut tx, id, now.0, doing).await?;
+        }
+        delete::forget(&mut tx, kept_since, doing).await?;
+    }
+    tx.commit().await.map_err(unavailable(doing))?;
+    Ok(purged.into_iter().map(JobId::from_uuid).collect())
+}
+
+/// Returns a duration in the unit of the tables.
+pub(crate) fn micros(life: Duration) -> i64 {
+    Micros(0).plus(life).0
+}
