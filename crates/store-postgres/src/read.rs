@@ -1,0 +1,194 @@
+//! Reading jobs.
+
+use clapboard_jobs::store::FARTHEST_PLACE;
+use clapboard_jobs::{Attempt, Job, JobId, JobPage, JobState, ListQuery, Micros, Order, StoreError, Tenant};
+use sqlx::{PgConnection, PgExecutor};
+use uuid::Uuid;
+
+use crate::error::unavailable;
+use crate::rows::{AttemptRow, job_rows};
+use crate::store::PostgresStore;
+
+pub(crate) async fn now(store: &PostgresStore) -> Result<Micros, StoreError> {
+    sqlx::query_scalar!(r#"select now_micros() as "now!""#)
+        .fetch_one(store.pool())
+        .await
+        .map(Micros)
+        .map_err(unavailable("reading the clock"))
+}
+
+/// Reads a job that this transaction knows to be there.
+pub(crate) async fn load(tx: &mut PgConnection, id: JobId, doing: &'static str) -> Result<Job, StoreError> {
+    job_rows!("", "from jobs where id = $1", id.as_uuid()).fetch_one(tx).await.map_err(unavailable(doing))?.try_into()
+}
+
+/// Reads a tenant's job, if there is one of that id.
+pub(crate) async fn find(
+    executor: impl PgExecutor<'_>,
+    tenant: &Tenant,
+    id: JobId,
+    doing: &'static str,
+) -> Result<Option<Job>, StoreError> {
+    let row = job_rows!("", "from jobs where id = $1 and tenant = $2", id.as_uuid(), tenant.as_str())
+        .fetch_optional(executor)
+        .await
+        .map_err(unavailable(doing))?;
+    row.map(Job::try_from).transpose()
+}
+
+pub(crate) async fn get(store: &PostgresStore, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError> {
+    find(store.pool(), tenant, id, "reading a job").await
+}
+
+pub(crate) async fn list(store: &PostgresStore, tenant: &Tenant, query: &ListQuery) -> Result<JobPage, StoreError> {
+    let doing = "listing jobs";
+    let (first_at, first_id) = match query.order {
+        Order::Ascending => (i64::MIN, Uuid::nil()),
+        Order::Descending => (i64::MAX, Uuid::max()),
+    };
+    let (after_at, after_id) = match query.after {
+        None => (first_at, first_id),
+        Some(after) => (created_at(store, tenant, after).await?, after.as_uuid()),
+    };
+    let status = query.status.map(|status| status.as_str());
+    // One more than asked for tells whether there is more.
+    let limit = i64::from(query.limit) + 1;
+    let rows = match query.order {
+        Order::Ascending => {
+            job_rows!(
+                "",
+                r#"
+                from jobs
+                where tenant collate "POSIX" = $1 and (created_at, id) > ($2, $3)
+                    and ($4::text is null or job_status(state, begun_at is not null) = $4)
+                order by created_at, id
+                limit $5
+                "#,
+                tenant.as_str(),
+                after_at,
+                after_id,
+                status,
+                limit
+            )
+            .fetch_all(store.pool())
+            .await
+        }
+        Order::Descending => {
+            job_rows!(
+                "",
+                r#"
+                from jobs
+                where tenant collate "POSIX" = $1 and (created_at, id) < ($2, $3)
+                    and ($4::text is null or job_status(state, begun_at is not null) = $4)
+                order by created_at desc, id desc
+                limit $5
+                "#,
+                tenant.as_str(),
+                after_at,
+                after_id,
+                status,
+                limit
+            )
+            .fetch_all(store.pool())
+            .await
+        }
+    }
+    .map_err(unavailable(doing))?;
+
+    let mut jobs = rows.into_iter().map(Job::try_from).collect::<Result<Vec<Job>, StoreError>>()?;
+    let asked = query.limit as usize;
+    let has_more = jobs.len() > asked;
+    jobs.truncate(asked);
+    Ok(JobPage { jobs, has_more })
+}
+
+/// Returns when a job was made, even one that is deleted.
+async fn created_at(store: &PostgresStore, tenant: &Tenant, id: JobId) -> Result<i64, StoreError> {
+    let found = sqlx::query_scalar!(
+        r#"
+        select created_at as "created_at!" from jobs where id = $1 and tenant = $2
+        union all
+        select created_at from deleted_jobs where id = $1 and tenant = $2
+        limit 1
+        "#,
+        id.as_uuid(),
+        tenant.as_str()
+    )
+    .fetch_optional(store.pool())
+    .await
+    .map_err(unavailable("looking for the job to list after"))?;
+    found.ok_or(StoreError::UnknownCursor { after: id })
+}
+
+pub(crate) async fn attempts(store: &PostgresStore, tenant: &Tenant, id: JobId) -> Result<Vec<Attempt>, StoreError> {
+    let rows = sqlx::query_as!(
+        AttemptRow,
+        r#"
+        select
+            a.fence, a.number, a.worker, a.claimed_at, a.begun_at, a.ended_at, a.ending, a.error_code, a.error_message
+        from job_attempts a
+        join jobs j on j.id = a.job_id
+        where a.job_id = $1 and j.tenant = $2
+        order by a.fence
+        "#,
+        id.as_uuid(),
+        tenant.as_str()
+    )
+    .fetch_all(store.pool())
+    .await
+    .map_err(unavailable("reading the attempts of a job"))?;
+    rows.into_iter().map(Attempt::try_from).collect()
+}
+
+pub(crate) async fn queue_position(
+    store: &PostgresStore,
+    tenant: &Tenant,
+    id: JobId,
+) -> Result<Option<u64>, StoreError> {
+    let Some(job) = get(store, tenant, id).await? else {
+        return Ok(None);
+    };
+    match job.state {
+        JobState::Queued => {}
+        JobState::Running if job.begun_at.is_none() => return Ok(Some(0)),
+        _ => return Ok(None),
+    }
+    // Tenant by tenant, and no further than any place is told: a poll must not read a backlog.
+    let ahead = sqlx::query_scalar!(
+        r#"
+        with recursive waiting as (
+            (
+                select j.tenant from jobs j
+                where j.state = 'queued' and j.partition = $1 and j.capacity_class = $2
+                order by j.tenant
+                limit 1
+            )
+            union all
+            select following.tenant
+            from waiting w
+            cross join lateral (
+                select j.tenant from jobs j
+                where j.state = 'queued' and j.partition = $1 and j.capacity_class = $2 and j.tenant > w.tenant
+                order by j.tenant
+                limit 1
+            ) following
+        )
+        select count(*) as "ahead!" from (
+            select
+            from waiting w
+            join jobs j on j.tenant = w.tenant
+            where j.state = 'queued' and j.partition = $1 and j.capacity_class = $2 and (j.rank, j.id) < ($3, $4)
+            limit 1000
+        ) counted
+        "#,
+        job.partition.as_str(),
+        i32::from(job.queue().capacity().number()),
+        job.rank,
+        id.as_uuid()
+    )
+    .fetch_one(store.pool())
+    .await
+    .map_err(unavailable("counting the jobs ahead"))?;
+    let place = ahead.unsigned_abs() + 1;
+    Ok((place <= FARTHEST_PLACE).then_some(place))
+}

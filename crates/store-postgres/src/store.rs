@@ -1,0 +1,262 @@
+//! The store: its pool, and the verbs tied to the trait.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clapboard_h3::Partition;
+use clapboard_jobs::store::Reclaimed;
+use clapboard_jobs::{
+    Attempt, Beat, BlobKey, Checkpoint, Claimant, Claimed, Delivery, Endpoint, HandBack, Hint, Job, JobId, JobPage,
+    JobState, KeyHash, Lease, LeaseError, ListQuery, Micros, NewJob, Orders, Outcome, Policy, Progress, Store,
+    StoreError, Tenant, TenantLimits, Usage, WorkerCard, WorkerId, WorkerRecord,
+};
+use sqlx::postgres::PgPool;
+
+use crate::error::{NoAnswer, VerbError};
+use crate::options::Options;
+use crate::{
+    cancel, checkpoint, claim, create, delete, finish, fleet, garbage, outbox, progress, read, retention, sweep,
+    tenants,
+};
+
+/// How often a verb whose transaction was rolled back for another's sake is done again.
+const REPEATS: u32 = 3;
+
+/// Jobs in a Postgres database.
+pub struct PostgresStore {
+    /// Made on the runtime that first uses it, because its upkeep runs there.
+    pool: OnceLock<PgPool>,
+    options: Options,
+    policy: Policy,
+}
+
+impl PostgresStore {
+    pub(crate) fn over(pool: OnceLock<PgPool>, options: Options, policy: Policy) -> Self {
+        Self { pool, options, policy }
+    }
+
+    pub(crate) fn pool(&self) -> &PgPool {
+        self.pool.get_or_init(|| self.options.pool())
+    }
+
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Returns the length of a lease in microseconds.
+    pub(crate) fn lease_micros(&self) -> i64 {
+        micros(self.policy.lease)
+    }
+
+    /// Closes the connections.
+    pub async fn close(&self) {
+        if let Some(pool) = self.pool.get() {
+            pool.close().await;
+        }
+    }
+
+    /// Does a verb within the store's patience, and again where the server rolled it back for another's sake.
+    ///
+    /// Every verb is one transaction that reads all it decides by, so it can be done again whole. That is so even where
+    /// its commit was refused, but not where the answer to its commit was not heard: that is an error.
+    async fn run<T, E, F, W>(&self, doing: &'static str, work: W) -> Result<T, E>
+    where
+        E: VerbError,
+        F: Future<Output = Result<T, E>> + Send,
+        W: Fn() -> F + Send + Sync,
+    {
+        let waited = self.options.patience();
+        let answer = async {
+            for _ in 0..REPEATS {
+                match work().await {
+                    Err(error) if error.is_conflict() => {
+                        tracing::debug!(doing, "rolled back for another's sake, once more")
+                    }
+                    answer => return answer,
+                }
+            }
+            work().await
+        };
+        match tokio::time::timeout(waited, answer).await {
+            Ok(answer) => answer.map_err(|error| error.with_wait(self.options.acquire_timeout, doing)),
+            Err(_) => Err(StoreError::Unavailable { doing, source: NoAnswer { waited }.into() }.into()),
+        }
+    }
+}
+
+/// Returns a duration in microseconds, at most so many that the end of it is still a moment.
+pub(crate) fn micros(duration: Duration) -> i64 {
+    /// About 146,000 years.
+    const MOST: i64 = i64::MAX / 2;
+    i64::try_from(duration.as_micros()).unwrap_or(MOST).min(MOST)
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStore")
+            .field("url", &self.options.url)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn now(&self) -> Result<Micros, StoreError> {
+        self.run("reading the clock", || read::now(self)).await
+    }
+
+    async fn create(&self, job: NewJob) -> Result<Job, StoreError> {
+        self.run("creating a job", || create::create(self, &job)).await
+    }
+
+    async fn get(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError> {
+        self.run("reading a job", || read::get(self, tenant, id)).await
+    }
+
+    async fn list(&self, tenant: &Tenant, query: &ListQuery) -> Result<JobPage, StoreError> {
+        self.run("listing jobs", || read::list(self, tenant, query)).await
+    }
+
+    async fn attempts(&self, tenant: &Tenant, id: JobId) -> Result<Vec<Attempt>, StoreError> {
+        self.run("reading the attempts of a job", || read::attempts(self, tenant, id)).await
+    }
+
+    async fn queue_position(&self, tenant: &Tenant, id: JobId) -> Result<Option<u64>, StoreError> {
+        self.run("counting the jobs ahead", || read::queue_position(self, tenant, id)).await
+    }
+
+    async fn cancel(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError> {
+        self.run("cancelling a job", || cancel::cancel(self, tenant, id)).await
+    }
+
+    async fn delete(&self, tenant: &Tenant, id: JobId) -> Result<Option<JobState>, StoreError> {
+        self.run("deleting a job", || delete::delete(self, tenant, id)).await
+    }
+
+    async fn retry(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError> {
+        self.run("retrying a job", || cancel::retry(self, tenant, id)).await
+    }
+
+    async fn claim(&self, id: JobId, claimant: &Claimant) -> Result<Option<Claimed>, StoreError> {
+        self.run("claiming a job", || claim::claim(self, id, claimant)).await
+    }
+
+    async fn claim_next(&self, claimant: &Claimant) -> Result<Option<Claimed>, StoreError> {
+        self.run("claiming the next job", || claim::claim_next(self, claimant)).await
+    }
+
+    async fn begin(&self, lease: &Lease) -> Result<Beat, LeaseError> {
+        self.run("recording that a job has begun", || progress::begin(self, lease)).await
+    }
+
+    async fn beat(&self, lease: &Lease, progress: &Progress) -> Result<Beat, LeaseError> {
+        self.run("renewing a lease", || progress::beat(self, lease, progress)).await
+    }
+
+    async fn expect_checkpoint(&self, lease: &Lease, step: u32) -> Result<(), LeaseError> {
+        self.run("expecting a checkpoint", || checkpoint::expect(self, lease, step)).await
+    }
+
+    async fn keep_checkpoint(&self, lease: &Lease, checkpoint: &Checkpoint) -> Result<(), LeaseError> {
+        self.run("keeping a checkpoint", || checkpoint::keep(self, lease, checkpoint)).await
+    }
+
+    async fn finish(&self, lease: &Lease, outcome: Outcome) -> Result<JobState, LeaseError> {
+        self.run("finishing a job", || finish::finish(self, lease, &outcome)).await
+    }
+
+    async fn hand_back(&self, lease: &Lease, hand_back: HandBack) -> Result<JobState, LeaseError> {
+        self.run("handing a job back", || finish::hand_back(self, lease, &hand_back)).await
+    }
+
+    async fn ready(&self, limit: u32) -> Result<Vec<Hint>, StoreError> {
+        self.run("looking for jobs that are due", || sweep::ready(self, limit)).await
+    }
+
+    async fn reclaim_expired(&self, limit: u32) -> Result<Reclaimed, StoreError> {
+        self.run("taking back jobs whose leases have ended", || sweep::reclaim_expired(self, limit)).await
+    }
+
+    async fn reclaim_from_dead(&self, living: &[WorkerId]) -> Result<Reclaimed, StoreError> {
+        self.run("taking back the jobs of dead workers", || sweep::reclaim_from_dead(self, living)).await
+    }
+
+    async fn fail_overdue(&self, limit: u32) -> Result<Vec<JobId>, StoreError> {
+        self.run("failing jobs that did not begin in time", || sweep::fail_overdue(self, limit)).await
+    }
+
+    async fn expire_results(&self, limit: u32) -> Result<Vec<JobId>, StoreError> {
+        self.run("giving up results", || retention::expire_results(self, limit)).await
+    }
+
+    async fn purge_records(&self, limit: u32) -> Result<Vec<JobId>, StoreError> {
+        self.run("purging records", || retention::purge_records(self, limit)).await
+    }
+
+    async fn next_due(&self, after: Micros) -> Result<Option<Micros>, StoreError> {
+        self.run("looking for the next moment that matters", || retention::next_due(self, after)).await
+    }
+
+    async fn garbage(&self, limit: u32) -> Result<Vec<BlobKey>, StoreError> {
+        self.run("looking for garbage", || garbage::garbage(self, limit)).await
+    }
+
+    async fn forget_garbage(&self, keys: &[BlobKey]) -> Result<(), StoreError> {
+        self.run("forgetting collected garbage", || garbage::forget(self, keys)).await
+    }
+
+    async fn unnamed(&self, keys: &[BlobKey]) -> Result<Vec<BlobKey>, StoreError> {
+        self.run("looking for objects that no row names", || garbage::unnamed(self, keys)).await
+    }
+
+    async fn set_tenant(&self, tenant: &Tenant, limits: &TenantLimits) -> Result<(), StoreError> {
+        self.run("setting the limits of a tenant", || tenants::set(self, tenant, limits)).await
+    }
+
+    async fn add_key(&self, key: &KeyHash, tenant: &Tenant) -> Result<(), StoreError> {
+        self.run("adding an API key", || tenants::add_key(self, key, tenant)).await
+    }
+
+    async fn tenant_of_key(&self, key: &KeyHash) -> Result<Option<Tenant>, StoreError> {
+        self.run("looking up an API key", || tenants::of_key(self, key)).await
+    }
+
+    async fn usage(&self) -> Result<Vec<Usage>, StoreError> {
+        self.run("summing up usage", || tenants::usage(self)).await
+    }
+
+    async fn add_endpoint(&self, endpoint: &Endpoint) -> Result<(), StoreError> {
+        self.run("adding an endpoint", || outbox::add_endpoint(self, endpoint)).await
+    }
+
+    async fn deliveries(&self, tenant: &Tenant, id: JobId) -> Result<Vec<Delivery>, StoreError> {
+        self.run("reading the deliveries of a job", || outbox::deliveries(self, tenant, id)).await
+    }
+
+    async fn set_paused(&self, partition: Partition, paused: bool) -> Result<(), StoreError> {
+        self.run("pausing a partition", || fleet::set_paused(self, partition, paused)).await
+    }
+
+    async fn paused(&self) -> Result<Vec<Partition>, StoreError> {
+        self.run("reading which partitions are paused", || fleet::paused(self)).await
+    }
+
+    async fn announce(&self, card: &WorkerCard) -> Result<Orders, StoreError> {
+        self.run("announcing a worker", || fleet::announce(self, card)).await
+    }
+
+    async fn retire(&self, worker: WorkerId) -> Result<(), StoreError> {
+        self.run("retiring a worker", || fleet::retire(self, worker)).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
+        self.run("listing the workers", || fleet::workers(self)).await
+    }
+
+    async fn ask_drain(&self, worker: WorkerId) -> Result<bool, StoreError> {
+        self.run("asking a worker to drain", || fleet::ask_drain(self, worker)).await
+    }
+}

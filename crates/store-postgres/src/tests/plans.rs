@@ -1,0 +1,138 @@
+use clapboard_jobs::{Progress, TenantLimits};
+
+use super::*;
+
+/// How long the backlog of the tenant that may run nothing is.
+const BACKLOG: i64 = 100_000;
+
+fn backlog(jobs: i64) -> String {
+    format!(
+        "insert into jobs (id, tenant, model, partition, capacity_class, rows, priority, spec_version, spec,
+             cost_tflop, rank, virtual_finish, created_at, run_at, max_attempts)
+         select gen_random_uuid(), 'capped', 'm', 'fl2va', n % 3, 1000, 'normal', 1, '{{}}', 1.0, n, n, n, n, 3
+         from generate_series(1, {jobs}) n"
+    )
+}
+
+/// A store with one connection, whose reads are counted, over a table with a long backlog of one tenant.
+struct Counted {
+    harness: Harness,
+    store: PostgresStore,
+}
+
+/// What was read of `jobs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Reads {
+    seq_scans: i64,
+    index_entries: i64,
+}
+
+impl Counted {
+    /// Plans are made over as many ended jobs as `history` says.
+    async fn new(history: i64) -> Self {
+        let harness = harness().await;
+        let limits = TenantLimits { max_running: Some(0), ..TenantLimits::default() };
+        harness.store.set_tenant(&"capped".parse().unwrap(), &limits).await.unwrap();
+        harness.store.create(NewJob { tenant: "capped".parse().unwrap(), ..new_job() }).await.unwrap();
+        let store =
+            PostgresStore::connect(&Options { max_connections: 1, ..harness.options.clone() }, Policy::default())
+                .await
+                .unwrap();
+        if history > 0 {
+            // The planner is told that next to none of many jobs wait.
+            harness.meddle(&backlog(history)).await;
+            let end =
+                "update jobs set state = 'failed', finished_at = 1, error_code = 'internal_error', error_message = ''";
+            harness.meddle(&format!("{end} where run_at <= {history}; analyze jobs")).await;
+        }
+        // Planned now, which must not matter later.
+        assert_eq!(store.claim_next(&worker()).await.unwrap(), None);
+        harness.meddle(&backlog(BACKLOG)).await;
+        Self { harness, store }
+    }
+
+    async fn reads(&self) -> Reads {
+        let mut connection = self.store.pool().acquire().await.unwrap();
+        sqlx::query("select pg_stat_force_next_flush()").execute(&mut *connection).await.unwrap();
+        drop(connection);
+        let (seq_scans, index_entries): (i64, i64) = sqlx::query_as(
+            "select
+                 (select seq_scan from pg_stat_user_tables where relname = 'jobs'),
+                 (select sum(idx_tup_read)::bigint from pg_stat_user_indexes where relname = 'jobs')",
+        )
+        .fetch_one(self.harness.store.pool())
+        .await
+        .unwrap();
+        Reads { seq_scans, index_entries }
+    }
+
+    /// Expects that `verb` reads hardly anything of the table.
+    async fn assert_cheap<T>(&self, name: &str, verb: impl AsyncFnOnce(&PostgresStore) -> T) -> T {
+        let before = self.reads().await;
+        let answer = verb(&self.store).await;
+        let after = self.reads().await;
+        assert_eq!(after.seq_scans, before.seq_scans, "{name} read the whole table");
+        let entries = after.index_entries - before.index_entries;
+        assert!(entries < 300, "{name} read {entries} index entries");
+        answer
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_backlog_of_a_capped_tenant_costs_nobody_anything() {
+    assert_all_cheap(Counted::new(0).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plans_made_when_nothing_waited_are_as_cheap_when_much_does() {
+    assert_all_cheap(Counted::new(20_000).await).await;
+}
+
+async fn assert_all_cheap(counted: Counted) {
+    let claimed =
+        counted.assert_cheap("a claim in vain", async |store| store.claim_next(&worker()).await.unwrap()).await;
+    assert_eq!(claimed, None);
+    let ready = counted.assert_cheap("the hints", async |store| store.ready(100).await.unwrap()).await;
+    assert_eq!(ready, []);
+
+    let job = counted.assert_cheap("a create", async |store| store.create(new_job()).await.unwrap()).await;
+    let claimed =
+        counted.assert_cheap("a claim", async |store| store.claim_next(&worker()).await.unwrap().unwrap()).await;
+    assert_eq!(claimed.job.id, job.id);
+    let lease = claimed.lease;
+    counted.assert_cheap("a begin", async |store| Store::begin(store, &lease).await.unwrap()).await;
+    counted.assert_cheap("a beat", async |store| store.beat(&lease, &Progress::START).await.unwrap()).await;
+    counted.assert_cheap("a sweep", async |store| store.reclaim_expired(100).await.unwrap()).await;
+    counted.assert_cheap("a look for deadlines", async |store| store.fail_overdue(100).await.unwrap()).await;
+    counted.assert_cheap("a look for results", async |store| store.expire_results(100).await.unwrap()).await;
+    let after = counted.store.now().await.unwrap();
+    counted.assert_cheap("the next moment", async |store| store.next_due(after).await.unwrap()).await;
+    counted.assert_cheap("a finish", async |store| store.finish(&lease, completed(&lease)).await.unwrap()).await;
+    let place = counted.store.create(new_job()).await.unwrap();
+    let place = counted
+        .assert_cheap("a place", async |store| store.queue_position(&Tenant::default(), place.id).await.unwrap())
+        .await;
+    assert!(place.is_some());
+}
+
+#[tokio::test]
+async fn a_beat_moves_no_index_entry() {
+    let harness = harness().await;
+    let job = harness.store.create(new_job()).await.unwrap();
+    let lease = harness.store.claim(job.id, &worker()).await.unwrap().unwrap().lease;
+    harness.store.begin(&lease).await.unwrap();
+    let store = PostgresStore::connect(&Options { max_connections: 1, ..harness.options.clone() }, Policy::default())
+        .await
+        .unwrap();
+    let counts = async || -> (i64, i64) {
+        sqlx::query("select pg_stat_force_next_flush()").execute(store.pool()).await.unwrap();
+        let counts = "select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables where relname = 'jobs'";
+        sqlx::query_as(counts).fetch_one(harness.store.pool()).await.unwrap()
+    };
+    let before = counts().await;
+    for step in 0..50 {
+        store.beat(&lease, &Progress { step, ..Progress::START }).await.unwrap();
+    }
+    let after = counts().await;
+    assert_eq!((after.0 - before.0, after.1 - before.1), (50, 50));
+}
