@@ -1,7 +1,12 @@
 //! Dispatchers: how a worker hears of jobs without asking the store all the time.
+//!
+//! [`MemoryDispatch`] is for a service of one process, [`RedisDispatch`] for any number of them. Both hold hints only:
+//! nothing that must be right depends on either, and everything that they lose is pushed again by the scheduler.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
 mod memory;
+mod redis;
 
 pub use memory::MemoryDispatch;
+pub use redis::{OpenError, RedisDispatch, RedisFacts, RedisOptions};

@@ -10,25 +10,24 @@ use clapboard_jobs::{Dispatch, DispatchError, Hint, JobId, Queue};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// How many hints a queue keeps. Those of jobs that were deleted stay until they are popped, so without a bound they
-/// would add up behind a job that runs for hours.
-const WINDOW: usize = 10_000;
-
 /// A sorted set of hints for each queue, with a doorbell.
 ///
 /// It starts empty with its process: the scheduler's first sweep fills it. A full queue lets go of its highest ranks,
 /// which the sweeps push again once there is room.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct MemoryDispatch {
+    /// How many hints a queue keeps. Those of jobs that were deleted stay until they are popped, so without a bound
+    /// they would add up behind a job that runs for hours.
+    window: usize,
     queues: Mutex<HashMap<Queue, SortedHints>>,
     /// Rings for everybody at each push: which of the waiting wants which queue is for them to find out.
     pushed: Notify,
 }
 
 impl MemoryDispatch {
-    /// Makes an empty dispatcher.
-    pub fn new() -> Self {
-        Self::default()
+    /// Makes an empty dispatcher that keeps `window` hints per queue.
+    pub fn new(window: usize) -> Self {
+        Self { window, queues: Mutex::default(), pushed: Notify::new() }
     }
 
     fn queues(&self) -> MutexGuard<'_, HashMap<Queue, SortedHints>> {
@@ -38,10 +37,10 @@ impl MemoryDispatch {
 
     fn pop_now(&self, wanted: &[Queue]) -> Option<Hint> {
         let mut queues = self.queues();
-        wanted.iter().find_map(|&queue| {
-            let (rank, job) = queues.get_mut(&queue)?.pop_first()?;
-            Some(Hint { queue, rank, job })
-        })
+        let first = |&queue: &Queue| Some((queues.get(&queue)?.order.first().copied()?, queue));
+        let (_, queue) = wanted.iter().filter_map(first).min_by_key(|&(first, _)| first)?;
+        let (rank, job) = queues.get_mut(&queue)?.pop_first()?;
+        Some(Hint { queue, rank, job })
     }
 }
 
@@ -54,7 +53,7 @@ impl Dispatch for MemoryDispatch {
         {
             let mut queues = self.queues();
             for hint in hints {
-                queues.entry(hint.queue).or_default().insert(hint.rank, hint.job);
+                queues.entry(hint.queue).or_default().insert(hint.rank, hint.job, self.window);
             }
         }
         self.pushed.notify_waiters();
@@ -90,12 +89,12 @@ struct SortedHints {
 }
 
 impl SortedHints {
-    fn insert(&mut self, rank: f64, job: JobId) {
+    fn insert(&mut self, rank: f64, job: JobId, window: usize) {
         if let Some(old) = self.ranks.insert(job, Rank(rank)) {
             self.order.remove(&(old, job));
         }
         self.order.insert((Rank(rank), job));
-        if self.order.len() > WINDOW
+        if self.order.len() > window
             && let Some((_, last)) = self.order.pop_last()
         {
             self.ranks.remove(&last);
@@ -137,19 +136,20 @@ impl Eq for Rank {}
 mod tests {
     use std::sync::Arc;
 
+    use clapboard_jobs::conformance::dispatch::WINDOW;
+
     use super::*;
 
     #[test]
-    fn a_full_queue_keeps_the_lowest_ranks() {
+    fn a_full_queue_forgets_what_it_drops() {
         let mut hints = SortedHints::default();
-        for rank in (0..WINDOW + 10).rev() {
-            hints.insert(rank as f64, JobId::new());
+        for rank in (0..110).rev() {
+            hints.insert(f64::from(rank), JobId::new(), 100);
         }
-        assert_eq!((hints.order.len(), hints.ranks.len()), (WINDOW, WINDOW));
-        let ranks: Vec<f64> = std::iter::from_fn(|| hints.pop_first()).map(|(rank, _)| rank).collect();
-        assert!(ranks.is_sorted() && ranks[0] == 0.0 && ranks[WINDOW - 1] == (WINDOW - 1) as f64);
+        assert_eq!((hints.order.len(), hints.ranks.len()), (100, 100));
+        while hints.pop_first().is_some() {}
         assert!(hints.ranks.is_empty());
     }
 
-    clapboard_jobs::dispatch_conformance!(async { (Arc::new(MemoryDispatch::new()) as Arc<dyn Dispatch>, ()) });
+    clapboard_jobs::dispatch_conformance!(async { (Arc::new(MemoryDispatch::new(WINDOW)) as Arc<dyn Dispatch>, ()) });
 }
