@@ -11,6 +11,7 @@ use std::fs;
 use std::io::{self, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use clapboard_jobs::blob::{ObjectInfo, Opened, Put};
@@ -18,6 +19,8 @@ use clapboard_jobs::{Blob, BlobError, BlobKey, Micros};
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio_util::io::ReaderStream;
 use uuid::Uuid;
+
+use crate::ticks;
 
 /// How much of an object is read at once.
 const READ_CHUNK_BYTES: usize = 128 * 1024;
@@ -90,11 +93,14 @@ impl DiskBlob {
 
 #[async_trait]
 impl Blob for DiskBlob {
-    async fn put_file(&self, key: &BlobKey, file: &Path) -> Result<Put, BlobError> {
+    async fn put_file(&self, key: &BlobKey, file: &Path, moved: &(dyn Fn() + Send + Sync)) -> Result<Put, BlobError> {
         let incoming = self.incoming.join(Uuid::new_v4().simple().to_string());
         let (target, key, file) = (self.path(key), key.clone(), file.to_owned());
         let objects = self.objects.clone();
-        blocking("storing an object", move || put::put(&key, &file, &incoming, &target, &objects)).await
+        ticks::heard(moved, |ticks| {
+            blocking("storing an object", move || put::put(&key, &file, &incoming, &target, &objects, &|| ticks.tick()))
+        })
+        .await
     }
 
     async fn head(&self, key: &BlobKey) -> Result<Option<ObjectInfo>, BlobError> {
@@ -127,6 +133,10 @@ impl Blob for DiskBlob {
         let bytes = file.take(range.end - range.start);
         let stream = Box::pin(ReaderStream::with_capacity(bytes, READ_CHUNK_BYTES));
         Ok(Some(Opened { info, range, stream }))
+    }
+
+    async fn link(&self, _key: &BlobKey, _life: Duration, _file_name: &str) -> Result<Option<String>, BlobError> {
+        Ok(None)
     }
 
     async fn delete(&self, key: &BlobKey) -> Result<(), BlobError> {

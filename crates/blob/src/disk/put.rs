@@ -23,13 +23,14 @@ impl Drop for Incoming<'_> {
     }
 }
 
-/// Copies `file` to `incoming`, links it as `target` and removes `incoming`.
+/// Copies `file` to `incoming`, links it as `target` and removes `incoming`; calls `moved` after each chunk.
 pub(super) fn put(
     key: &BlobKey,
     file: &Path,
     incoming: &Path,
     target: &Path,
     objects: &Path,
+    moved: &dyn Fn(),
 ) -> Result<Put, BlobError> {
     let writing = unavailable("writing an object");
     let unreadable = |source| BlobError::Source { path: file.to_owned(), source };
@@ -37,7 +38,7 @@ pub(super) fn put(
 
     let mut sink = File::create_new(incoming).map_err(&writing)?;
     let _incoming = Incoming(incoming);
-    let seen = hash::copy(&mut source, &mut sink).map_err(|error| match error {
+    let seen = hash::copy(&mut source, &mut sink, moved).map_err(|error| match error {
         CopyError::Read(source) => unreadable(source),
         CopyError::Write(source) => writing(source),
     })?;
@@ -45,14 +46,14 @@ pub(super) fn put(
 
     let created = link(incoming, target).map_err(&writing)?;
     if !created {
-        let there = read_back(target).map_err(&writing)?;
+        let there = read_back(target, moved).map_err(&writing)?;
         if there.as_ref() != Some(&seen) {
             return Err(BlobError::Conflict { key: key.clone() });
         }
     }
     // Also where the object was there already: the put that made it may have been cut off before this.
     sync_folders(target, objects).map_err(&writing)?;
-    Ok(Put { created, size_bytes: seen.size_bytes, sha256: seen.sha256 })
+    Ok(Put { created, size_bytes: seen.size_bytes, sha256: seen.sha256.to_string() })
 }
 
 /// Links `incoming` as `target`; false when something is there already.
@@ -72,12 +73,12 @@ fn link(incoming: &Path, target: &Path) -> io::Result<bool> {
 }
 
 /// Returns length and hash of the object that is there; none when it is a folder.
-fn read_back(target: &Path) -> io::Result<Option<Seen>> {
+fn read_back(target: &Path, moved: &dyn Fn()) -> io::Result<Option<Seen>> {
     let mut file = File::open(target)?;
     if !file.metadata()?.is_file() {
         return Ok(None);
     }
-    match hash::copy(&mut file, &mut io::sink()) {
+    match hash::copy(&mut file, &mut io::sink(), moved) {
         Ok(seen) => Ok(Some(seen)),
         Err(CopyError::Read(error) | CopyError::Write(error)) => Err(error),
     }

@@ -34,7 +34,7 @@ async fn what_an_earlier_process_left_unfinished_is_removed_and_objects_stay() {
     let source = folder.path().join("source");
     fs::write(&source, "object").unwrap();
     let key: BlobKey = "v1/object".parse().unwrap();
-    DiskBlob::open(folder.path()).await.unwrap().put_file(&key, &source).await.unwrap();
+    DiskBlob::open(folder.path()).await.unwrap().put_file(&key, &source, &|| ()).await.unwrap();
     fs::write(folder.path().join("incoming/half"), "ha").unwrap();
 
     let again = DiskBlob::open(folder.path()).await.unwrap();
@@ -52,7 +52,7 @@ async fn a_put_leaves_one_file_whether_it_creates_repeats_or_is_refused() {
     let blob = DiskBlob::open(folder.path()).await.unwrap();
     let key: BlobKey = "v1/object".parse().unwrap();
     for file in [&one, &one, &two, &source.path().join("missing")] {
-        let _ = blob.put_file(&key, file).await;
+        let _ = blob.put_file(&key, file, &|| ()).await;
         assert_eq!(files_below(folder.path()), [folder.path().join("objects/v1/object")]);
     }
 }
@@ -65,7 +65,7 @@ async fn deleting_the_last_object_of_a_folder_removes_the_folder() {
     let blob = DiskBlob::open(folder.path()).await.unwrap();
     let keys: [BlobKey; 2] = ["v1/a/b/c.mp4".parse().unwrap(), "v1/a/d.mp4".parse().unwrap()];
     for key in &keys {
-        blob.put_file(key, &source).await.unwrap();
+        blob.put_file(key, &source, &|| ()).await.unwrap();
     }
     blob.delete(&keys[0]).await.unwrap();
     assert!(!folder.path().join("objects/v1/a/b").exists());
@@ -86,7 +86,7 @@ async fn puts_and_deletes_of_one_folder_do_not_trip_over_each_other() {
         workers.spawn(async move {
             let key: BlobKey = format!("v1/shared/folder/{worker}").parse().unwrap();
             for _ in 0..50 {
-                assert!(blob.put_file(&key, &source).await.unwrap().created);
+                assert!(blob.put_file(&key, &source, &|| ()).await.unwrap().created);
                 blob.delete(&key).await.unwrap();
             }
         });
