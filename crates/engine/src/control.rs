@@ -7,7 +7,9 @@ pub enum Command {
     Run,
     /// Stop and discard.
     Cancel,
-    /// Stop: the job goes on elsewhere. No state is kept yet, so it starts over.
+    /// Stop so that the generation can go on elsewhere: the state after the last finished denoising step goes to the
+    /// generation's [`CheckpointSink`](crate::CheckpointSink), unless somebody has it already. Before the first step is
+    /// finished there is none, and the generation starts over.
     CheckpointAndStop,
 }
 

@@ -1,12 +1,14 @@
 //! The denoising loop: from noise to clean latents.
 
 use clapboard_h3::GenerationSpec;
-use clapboard_h3::packing::PackedLayout;
 
+use crate::checkpoint::DitConfig;
 use crate::dit::{Dit, DitRequest};
+use crate::generate::{GenerateError, require_finite};
 use crate::ops::{DType, OpError, Ops, Tensor};
 use crate::progress::ProgressEvent;
-use crate::run::{Run, RunError};
+use crate::resume::{Keeper, RowShapes, SavedRows};
+use crate::run::{Run, RunError, Stop};
 use crate::sampling::{InitialNoise, LatentShape, patchify, unpatchify};
 
 /// Normalised latents, the target's only.
@@ -18,6 +20,24 @@ pub(crate) struct Latents {
     pub(crate) audio: Vec<f32>,
 }
 
+impl Latents {
+    /// Arranges the rows that the last step has left.
+    pub(crate) fn of(
+        spec: &GenerationSpec,
+        dit: &DitConfig,
+        rows: &SavedRows,
+        run: &mut Run<'_>,
+    ) -> Result<Self, OpError> {
+        let (grid, channels) = (target_grid(spec, dit.in_channels), dit.audio_in_channels);
+        let latents = Self { video: unpatchify(grid, &rows.video), audio: channels_first(&rows.audio, channels) };
+        let shape = [grid.channels, grid.frames, grid.height, grid.width];
+        run.tap.see("final_video_latent_normalized", &shape, &|| Ok(latents.video.clone()))?;
+        let shape = [2, channels, rows.audio.len() / (2 * channels)];
+        run.tap.see("final_audio_latent_normalized", &shape, &|| Ok(latents.audio.clone()))?;
+        Ok(latents)
+    }
+}
+
 /// Where a generation stands at a step border: what a resumed one starts from.
 struct DenoiseState<B> {
     /// Target rows, F32 `[rows, 4 · channels]`.
@@ -27,23 +47,17 @@ struct DenoiseState<B> {
 }
 
 impl<B: Send + Sync> DenoiseState<B> {
-    fn start<O: Ops<Buffer = B>>(
-        ops: &O,
-        spec: &GenerationSpec,
-        grid: LatentShape,
-        audio_rows: usize,
-        audio_channels: usize,
-    ) -> Result<Self, OpError> {
-        let noise = InitialNoise::draw(spec.recipe, spec.seed, grid, audio_rows, audio_channels);
+    fn upload<O: Ops<Buffer = B>>(ops: &O, shapes: RowShapes, saved: &SavedRows) -> Result<Self, OpError> {
         let upload = |values: &[f32], shape: [usize; 2]| {
             let mut rows = ops.alloc(DType::F32, shape.into())?;
             ops.write(values, rows.view_mut())?;
             Ok::<_, OpError>(rows)
         };
-        Ok(Self {
-            video_rows: upload(&patchify(grid, &noise.video), [grid.rows(), grid.row_width()])?,
-            audio_rows: upload(&noise.audio, [audio_rows, audio_channels])?,
-        })
+        Ok(Self { video_rows: upload(&saved.video, shapes.video)?, audio_rows: upload(&saved.audio, shapes.audio)? })
+    }
+
+    fn download<O: Ops<Buffer = B>>(&self, ops: &O, step: usize) -> Result<SavedRows, OpError> {
+        Ok(SavedRows { step, video: ops.read(self.video_rows.view())?, audio: ops.read(self.audio_rows.view())? })
     }
 
     fn see<O: Ops<Buffer = B>>(&self, ops: &O, step: usize, when: &str, run: &mut Run<'_>) -> Result<(), OpError> {
@@ -54,49 +68,94 @@ impl<B: Send + Sync> DenoiseState<B> {
     }
 }
 
-/// Runs every step of `spec`'s schedule over a request that the transformer has begun.
+/// Draws the noise that a generation begins with.
+fn noise(spec: &GenerationSpec, dit: &DitConfig) -> SavedRows {
+    let grid = target_grid(spec, dit.in_channels);
+    let [audio_rows, audio_channels] = row_shapes(spec, dit).audio;
+    let noise = InitialNoise::draw(spec.recipe, spec.seed, grid, audio_rows, audio_channels);
+    SavedRows { step: 0, video: patchify(grid, &noise.video), audio: noise.audio }
+}
+
+/// Runs the steps of `spec`'s schedule that `saved` leaves, or all of them, over a request that the transformer has begun,
+/// and keeps the states that are wanted. Returns the rows after the last step.
 pub(crate) fn denoise<O: Ops>(
     ops: &O,
     dit: &Dit<O>,
     spec: &GenerationSpec,
-    layout: &PackedLayout,
     mut request: DitRequest<O::Buffer>,
+    saved: Option<SavedRows>,
+    keeper: &mut Keeper<'_>,
     run: &mut Run<'_>,
-) -> Result<Latents, RunError>
+) -> Result<SavedRows, GenerateError>
 where
     O::Buffer: 'static,
 {
-    let grid = target_grid(spec, dit.config().in_channels);
-    let (audio_rows, audio_channels) = (layout.target_audio_rows(), dit.config().audio_in_channels);
-    let mut state = DenoiseState::start(ops, spec, grid, audio_rows, audio_channels)?;
-    state.see(ops, 0, "in", run)?;
-
-    let (video, audio) = (spec.video_sigmas.values(), spec.audio_sigmas.values());
-    let (video_timesteps, audio_timesteps) = (spec.video_sigmas.timesteps(), spec.audio_sigmas.timesteps());
-    let total = spec.forwards();
-    for step in 0..total {
-        dit.forward(ops, &mut request, step, state.video_rows.view(), state.audio_rows.view(), run)?;
-        let (video_velocity, audio_velocity) = (&request.buffers.video_velocity, &request.buffers.audio_velocity);
-        for (name, velocity) in [("video", video_velocity), ("audio", audio_velocity)] {
-            let name = format!("step{step}.{name}_velocity");
-            run.tap.see(&name, velocity.shape(), &|| ops.read(velocity.view()))?;
+    let saved = saved.unwrap_or_else(|| noise(spec, dit.config()));
+    let (first, total) = (saved.step, spec.forwards());
+    let mut state = DenoiseState::upload(ops, row_shapes(spec, dit.config()), &saved).map_err(RunError::from)?;
+    drop(saved);
+    state.see(ops, first, "in", run).map_err(RunError::from)?;
+    for step in first..total {
+        if let Err(error) = take_step(ops, dit, spec, &mut request, &mut state, step, run) {
+            // The rows change only at a step's end, where nothing is asked any more.
+            if matches!(error, RunError::Stopped(Stop::Checkpointed)) && keeper.lacks(step) {
+                keeper.keep(&sound(state.download(ops, step))?);
+            }
+            return Err(error.into());
         }
-        let ratio = video[step + 1] / video[step];
-        ops.euler_step(video_velocity.view(), video_timesteps[step], ratio, state.video_rows.view_mut())?;
-        let ratio = audio[step + 1] / audio[step];
-        ops.euler_step(audio_velocity.view(), audio_timesteps[step], ratio, state.audio_rows.view_mut())?;
-        state.see(ops, step, "out", run)?;
         run.progress.report(ProgressEvent::Step { done: step + 1, total });
+        if keeper.wants(step + 1, total) {
+            keeper.keep(&sound(state.download(ops, step + 1))?);
+        }
     }
-    let latents = Latents {
-        video: unpatchify(grid, &ops.read(state.video_rows.view())?),
-        audio: channels_first(&ops.read(state.audio_rows.view())?, audio_channels),
-    };
-    let shape = [grid.channels, grid.frames, grid.height, grid.width];
-    run.tap.see("final_video_latent_normalized", &shape, &|| Ok(latents.video.clone()))?;
-    let shape = [2, audio_channels, audio_rows / 2];
-    run.tap.see("final_audio_latent_normalized", &shape, &|| Ok(latents.audio.clone()))?;
-    Ok(latents)
+    Ok(state.download(ops, total).map_err(RunError::from)?)
+}
+
+/// Moves the rows of both modalities from one sigma to the next.
+fn take_step<O: Ops>(
+    ops: &O,
+    dit: &Dit<O>,
+    spec: &GenerationSpec,
+    request: &mut DitRequest<O::Buffer>,
+    state: &mut DenoiseState<O::Buffer>,
+    step: usize,
+    run: &mut Run<'_>,
+) -> Result<(), RunError>
+where
+    O::Buffer: 'static,
+{
+    dit.forward(ops, request, step, state.video_rows.view(), state.audio_rows.view(), run)?;
+    let (video_velocity, audio_velocity) = (&request.buffers.video_velocity, &request.buffers.audio_velocity);
+    for (name, velocity) in [("video", video_velocity), ("audio", audio_velocity)] {
+        let name = format!("step{step}.{name}_velocity");
+        run.tap.see(&name, velocity.shape(), &|| ops.read(velocity.view()))?;
+    }
+    for (sigmas, velocity, rows) in [
+        (&spec.video_sigmas, video_velocity, &mut state.video_rows),
+        (&spec.audio_sigmas, audio_velocity, &mut state.audio_rows),
+    ] {
+        let ratio = sigmas.values()[step + 1] / sigmas.values()[step];
+        ops.euler_step(velocity.view(), sigmas.timesteps()[step], ratio, rows.view_mut())?;
+    }
+    state.see(ops, step, "out", run)?;
+    Ok(())
+}
+
+/// Refuses a state that nothing can go on from.
+fn sound(rows: Result<SavedRows, OpError>) -> Result<SavedRows, GenerateError> {
+    let rows = rows.map_err(RunError::from)?;
+    require_finite("video latents", &rows.video)?;
+    require_finite("audio latents", &rows.audio)?;
+    Ok(rows)
+}
+
+/// Returns the shapes of the target's rows.
+pub(crate) fn row_shapes(spec: &GenerationSpec, dit: &DitConfig) -> RowShapes {
+    let grid = target_grid(spec, dit.in_channels);
+    RowShapes {
+        video: [grid.rows(), grid.row_width()],
+        audio: [2 * spec.target().audio_latents as usize, dit.audio_in_channels],
+    }
 }
 
 /// Returns the target's latent block.

@@ -4,12 +4,16 @@ use std::path::PathBuf;
 
 use clapboard_h3::{GenerationSpec, ModelProfile, Partition};
 
+use crate::checkpoint::Checkpoint;
+use crate::components::Components;
 use crate::control::Control;
+use crate::fingerprint::fingerprint;
 use crate::generate::{GenerateError, GenerationReport, Networks};
 use crate::load::LoadError;
 use crate::ops::DType;
 use crate::ops::cpu::Cpu;
 use crate::progress::Progress;
+use crate::resume::Continuation;
 use crate::run::Run;
 use crate::sink::FrameSink;
 use crate::tap::Tap;
@@ -82,6 +86,7 @@ pub struct Engine {
     ops: Cpu,
     networks: Networks<Cpu>,
     profile: ModelProfile,
+    fingerprint: String,
 }
 
 impl Engine {
@@ -90,8 +95,12 @@ impl Engine {
     /// Errors: [`LoadError`] naming the file, key or tensor that is missing or wrong.
     pub fn load(config: &EngineConfig) -> Result<Self, LoadError> {
         let ops = Cpu::new(config.memory.attention_bytes);
-        let (networks, profile) = Networks::load(&ops, config)?;
-        Ok(Self { ops, networks, profile })
+        let checkpoint = Checkpoint::open(&config.checkpoint)?;
+        let components = Components::map(&checkpoint, config.partition)?;
+        let networks = Networks::load(&ops, &checkpoint, &components, config)?;
+        let profile = checkpoint.profile(&[config.partition])?;
+        let fingerprint = fingerprint(&ops, &checkpoint, &components, config)?;
+        Ok(Self { ops, networks, profile, fingerprint })
     }
 
     /// What the checkpoint serves.
@@ -99,17 +108,32 @@ impl Engine {
         &self.profile
     }
 
-    /// Generates what `spec` asks for into `sink`.
+    /// Returns what the engine's results depend on to the last bit, as 64 hex digits.
     ///
-    /// Errors: [`GenerateError`]; nothing of the generation is kept.
+    /// Engines of the same fingerprint make the same bits of the same specification, and can go on with each other's
+    /// [`DenoiseCheckpoint`](crate::DenoiseCheckpoint)s. It covers the loaded weights (by samples of every tensor), their
+    /// configs and layout, the tokenizer, partition, types, memory bounds, this build's kernels and the libraries that
+    /// compute, and what the machine itself does with them: its architecture, the instruction sets that kernels are
+    /// chosen by, and the bits of a few computations. It does not cover the number of threads or where a checkpoint lies:
+    /// they change no bit.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// Generates what `spec` asks for into `sink`, from its noise or from where `continuation` says.
+    ///
+    /// Errors: [`GenerateError`]; nothing of the generation is kept but the states that were handed to the continuation's
+    /// checkpoints.
     pub fn generate(
         &mut self,
         spec: &GenerationSpec,
         control: &dyn Control,
         progress: &dyn Progress,
         sink: &mut dyn FrameSink,
+        continuation: Continuation<'_>,
         tap: &mut dyn Tap,
     ) -> Result<GenerationReport, GenerateError> {
-        self.networks.generate(&self.ops, spec, sink, &mut Run { control, progress, tap })
+        let mut run = Run { control, progress, tap };
+        self.networks.generate(&self.ops, spec, &self.fingerprint, sink, continuation, &mut run)
     }
 }

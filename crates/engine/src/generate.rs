@@ -3,18 +3,20 @@
 use std::time::{Duration, Instant};
 
 use clapboard_h3::packing::{Conditions, LayoutError, PackedLayout};
-use clapboard_h3::{GenerationSpec, ModelProfile, Partition, SpecError, Task};
+use clapboard_h3::{GenerationSpec, Partition, SpecError, Task};
 
 use crate::audio_vae::{self, AudioDecoder};
-use crate::checkpoint::{Checkpoint, ComponentId};
+use crate::checkpoint::Checkpoint;
+use crate::components::Components;
 use crate::control::Control;
-use crate::denoise::{denoise, target_grid};
+use crate::denoise::{Latents, denoise, row_shapes, target_grid};
 use crate::dit::Dit;
 use crate::engine::EngineConfig;
 use crate::load::LoadError;
 use crate::ops::{OpError, Ops};
 use crate::parallel::Alone;
 use crate::progress::{Phase, ProgressEvent};
+use crate::resume::{Continuation, Identity, Keeper, ResumeError, SavedRows};
 use crate::run::{Run, RunError, Stop, obey};
 use crate::sink::{FrameSink, MediaChunk, MediaFormat, SinkError};
 use crate::text::{self, Presentation, TextEncoder, Tokenizer};
@@ -46,6 +48,9 @@ pub enum GenerateError {
     /// The request does not make a sequence.
     #[error("the request does not make a sequence")]
     Layout(#[source] LayoutError),
+    /// It cannot go on from the checkpoint that it was given. Nothing was run: it can be started over without.
+    #[error("the generation cannot go on from its checkpoint")]
+    Resume(#[source] ResumeError),
     /// A network failed.
     #[error("a network failed")]
     Network(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -82,8 +87,10 @@ pub struct GenerationReport {
     pub phase_seconds: Vec<(Phase, f64)>,
     /// Rows of the packed sequence.
     pub rows: usize,
-    /// Forwards of the DiT.
+    /// Forwards of the DiT in all, those before [`resumed_at`](Self::resumed_at) among them.
     pub forwards: usize,
+    /// The steps that were done already in the checkpoint that it went on from; nothing without one.
+    pub resumed_at: Option<usize>,
 }
 
 /// The networks of one partition.
@@ -100,18 +107,21 @@ impl<O: Ops> Networks<O>
 where
     O::Buffer: 'static,
 {
-    pub(crate) fn load(ops: &O, config: &EngineConfig) -> Result<(Self, ModelProfile), LoadError> {
-        let checkpoint = Checkpoint::open(&config.checkpoint)?;
+    pub(crate) fn load(
+        ops: &O,
+        checkpoint: &Checkpoint,
+        components: &Components,
+        config: &EngineConfig,
+    ) -> Result<Self, LoadError> {
         let partition = config.partition;
         let dtype = config.dtype.dtype();
-        let component = |id| checkpoint.checked_component(id);
         let feed_forward_bytes = config.memory.feed_forward_bytes;
-        let networks = Self {
+        Ok(Self {
             partition,
             tokenizer: Tokenizer::load(&checkpoint.tokenizer_path()?, &checkpoint.text_encoder().text)?,
             text_encoder: TextEncoder::load(
                 ops,
-                &component(ComponentId::TextEncoder)?,
+                &components.text_encoder,
                 checkpoint.text_encoder().text.clone(),
                 dtype,
                 feed_forward_bytes,
@@ -119,7 +129,7 @@ where
             )?,
             dit: Dit::load(
                 ops,
-                &component(ComponentId::Dit(partition))?,
+                &components.dit,
                 checkpoint.dit(partition)?.clone(),
                 dtype,
                 feed_forward_bytes,
@@ -127,7 +137,7 @@ where
             )?,
             video_decoder: VideoDecoder::load(
                 ops,
-                &component(ComponentId::VideoVae)?,
+                &components.video_vae,
                 checkpoint.video_vae().clone(),
                 config.decode,
                 TileGeometry {
@@ -135,22 +145,29 @@ where
                     min_overlap: checkpoint.video_vae().tile_overlap_min,
                 },
             )?,
-            audio_decoder: AudioDecoder::load(ops, &component(ComponentId::AudioVae)?, checkpoint.audio_vae().clone())?,
-        };
-        Ok((networks, checkpoint.profile(&[partition])?))
+            audio_decoder: AudioDecoder::load(ops, &components.audio_vae, checkpoint.audio_vae().clone())?,
+        })
     }
 
     pub(crate) fn generate(
         &self,
         ops: &O,
         spec: &GenerationSpec,
+        fingerprint: &str,
         sink: &mut dyn FrameSink,
+        continuation: Continuation<'_>,
         run: &mut Run<'_>,
     ) -> Result<GenerationReport, GenerateError> {
         if spec.task != Task::T2va || spec.partition != self.partition {
             return Err(GenerateError::Task { task: spec.task, loaded: self.partition });
         }
         spec.check().map_err(GenerateError::Spec)?;
+        let (total, shapes) = (spec.forwards(), row_shapes(spec, self.dit.config()));
+        let identity = Identity::of(spec, fingerprint);
+        let saved = continuation.resume.map(|bytes| SavedRows::decode(bytes, shapes, &identity, total));
+        let saved = saved.transpose().map_err(GenerateError::Resume)?;
+        let resumed_at = saved.as_ref().map(|rows| rows.step);
+        let mut keeper = Keeper::new(identity, shapes, resumed_at, continuation.checkpoints);
         let mut clock = PhaseClock::default();
 
         clock.enter(Phase::TextEncode, run);
@@ -158,16 +175,45 @@ where
         // Laid out before anything is computed: it bounds every buffer that follows.
         let layout =
             PackedLayout::new(presentation.tags(), Conditions::None, spec.target()).map_err(GenerateError::Layout)?;
-        let prompt_embeds = self.text_encoder.encode(ops, &presentation, run)?;
+        // Only a step reads the prompt.
+        let steps_left = resumed_at != Some(total);
+        let prompt_embeds = steps_left.then(|| self.text_encoder.encode(ops, &presentation, run)).transpose()?;
 
         clock.enter(Phase::Denoise, run);
-        let (video, audio) = (spec.video_sigmas.timesteps(), spec.audio_sigmas.timesteps());
-        let request = self.dit.begin(ops, &layout, prompt_embeds.view(), &video, &audio, run)?;
-        drop(prompt_embeds);
-        let latents = denoise(ops, &self.dit, spec, &layout, request, run)?;
+        if let Some(done) = resumed_at {
+            run.progress.report(ProgressEvent::Step { done, total });
+        }
+        let rows = match prompt_embeds {
+            Some(prompt_embeds) => {
+                let (video, audio) = (spec.video_sigmas.timesteps(), spec.audio_sigmas.timesteps());
+                let request = self.dit.begin(ops, &layout, prompt_embeds.view(), &video, &audio, run)?;
+                drop(prompt_embeds);
+                denoise(ops, &self.dit, spec, request, saved, &mut keeper, run)?
+            }
+            None => saved.expect("without a saved state there are steps left"),
+        };
+        let latents = Latents::of(spec, self.dit.config(), &rows, run).map_err(RunError::from)?;
         require_finite("video latents", &latents.video)?;
         require_finite("audio latents", &latents.audio)?;
 
+        self.decode(ops, spec, &latents, sink, &mut clock, run).inspect_err(|error| {
+            if matches!(error, GenerateError::Stopped(Stop::Checkpointed)) && keeper.lacks(total) {
+                keeper.keep(&rows);
+            }
+        })?;
+        let phase_seconds = clock.finish();
+        Ok(GenerationReport { phase_seconds, rows: layout.rows(), forwards: total, resumed_at })
+    }
+
+    fn decode(
+        &self,
+        ops: &O,
+        spec: &GenerationSpec,
+        latents: &Latents,
+        sink: &mut dyn FrameSink,
+        clock: &mut PhaseClock,
+        run: &mut Run<'_>,
+    ) -> Result<(), GenerateError> {
         clock.enter(Phase::DecodeAudio, run);
         sink.begin(&MediaFormat {
             canvas: spec.canvas,
@@ -182,8 +228,7 @@ where
         hand_over(sink, MediaChunk::Samples(sound.interleaved()), run.control)?;
 
         clock.enter(Phase::DecodeVideo, run);
-        self.decode_video(ops, spec, &latents.video, sink, run)?;
-        Ok(GenerationReport { phase_seconds: clock.finish(), rows: layout.rows(), forwards: spec.forwards() })
+        self.decode_video(ops, spec, &latents.video, sink, run)
     }
 
     fn decode_video(
@@ -209,7 +254,7 @@ where
     }
 }
 
-fn require_finite(what: &'static str, values: &[f32]) -> Result<(), GenerateError> {
+pub(crate) fn require_finite(what: &'static str, values: &[f32]) -> Result<(), GenerateError> {
     if values.iter().all(|value| value.is_finite()) { Ok(()) } else { Err(GenerateError::NotFinite { what }) }
 }
 

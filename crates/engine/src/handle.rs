@@ -12,6 +12,7 @@ use crate::engine::{Engine, EngineConfig};
 use crate::generate::{GenerateError, GenerationReport};
 use crate::load::LoadError;
 use crate::progress::Progress;
+use crate::resume::{CheckpointSink, Continuation};
 use crate::sink::FrameSink;
 use crate::tap::NoTap;
 
@@ -25,6 +26,11 @@ pub struct Generation {
     pub progress: Arc<dyn Progress>,
     /// Takes frames and samples; dropped when the generation is over.
     pub sink: Box<dyn FrameSink>,
+    /// The bytes of the [`DenoiseCheckpoint`](crate::DenoiseCheckpoint) to go on from; without them the generation
+    /// begins at its noise.
+    pub resume: Option<Arc<[u8]>>,
+    /// Takes states to go on from later; dropped when the generation is over.
+    pub checkpoints: Box<dyn CheckpointSink>,
 }
 
 /// Hears how a generation ended; called on the engine's thread.
@@ -36,6 +42,7 @@ pub type Done = Box<dyn FnOnce(Result<GenerationReport, GenerateError>) + Send>;
 #[derive(Clone)]
 pub struct EngineHandle {
     profile: Arc<ModelProfile>,
+    fingerprint: Arc<str>,
     generations: Sender<(Generation, Done)>,
 }
 
@@ -55,7 +62,7 @@ impl EngineHandle {
                     return;
                 }
             };
-            let _ = loaded_sender.send(Ok(engine.profile().clone()));
+            let _ = loaded_sender.send(Ok((engine.profile().clone(), engine.fingerprint().into())));
             for (generation, done) in queue {
                 let result = run(&mut engine, generation);
                 // Whoever waits for the next generation must not be lost with a listener that panics.
@@ -65,13 +72,18 @@ impl EngineHandle {
             }
         };
         thread::Builder::new().name("engine".to_owned()).spawn(body).map_err(LoadError::Thread)?;
-        let profile = loaded.recv().map_err(|_| LoadError::Panicked)??;
-        Ok(Self { profile: Arc::new(profile), generations })
+        let (profile, fingerprint) = loaded.recv().map_err(|_| LoadError::Panicked)??;
+        Ok(Self { profile: Arc::new(profile), fingerprint, generations })
     }
 
     /// What the loaded checkpoint serves.
     pub fn profile(&self) -> &ModelProfile {
         &self.profile
+    }
+
+    /// Returns what the engine's results depend on to the last bit, as 64 hex digits: see [`Engine::fingerprint`].
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
     }
 
     /// Runs a generation after those before it; `done` hears how it ended, exactly once.
@@ -85,9 +97,11 @@ impl EngineHandle {
 
 /// Runs one generation; a panic inside becomes its error, so that a broken request does not take the thread along.
 fn run(engine: &mut Engine, generation: Generation) -> Result<GenerationReport, GenerateError> {
-    let Generation { spec, control, progress, mut sink } = generation;
-    let attempt =
-        catch_unwind(AssertUnwindSafe(|| engine.generate(&spec, &*control, &*progress, &mut *sink, &mut NoTap)));
+    let Generation { spec, control, progress, mut sink, resume, mut checkpoints } = generation;
+    let attempt = catch_unwind(AssertUnwindSafe(|| {
+        let from = Continuation { resume: resume.as_deref(), checkpoints: &mut *checkpoints };
+        engine.generate(&spec, &*control, &*progress, &mut *sink, from, &mut NoTap)
+    }));
     attempt.unwrap_or_else(|panic| {
         let message = panic
             .downcast_ref::<&str>()

@@ -11,7 +11,8 @@ use crate::weights::WeightError;
 pub enum Stop {
     /// It was cancelled: everything is discarded.
     Cancelled,
-    /// It was asked to stop so that it can go on elsewhere; no state is kept yet.
+    /// It was asked to stop so that it can go on elsewhere, from the last state that its
+    /// [`CheckpointSink`](crate::CheckpointSink) has taken.
     Checkpointed,
 }
 

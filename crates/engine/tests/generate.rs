@@ -12,7 +12,7 @@ use clapboard_engine::checkpoint::tiny::write_tiny;
 use clapboard_engine::checkpoint::{Layout, map_file};
 use clapboard_engine::{
     Command, Control, EngineConfig, EngineHandle, FrameSink, GenerateError, Generation, GenerationReport, MediaChunk,
-    MediaFormat, Phase, Progress, ProgressEvent, SinkError, Stop, Uninterrupted,
+    MediaFormat, NoCheckpoints, Phase, Progress, ProgressEvent, SinkError, Stop, Uninterrupted,
 };
 use clapboard_h3::packing::LayoutError;
 use clapboard_h3::{Canvas, GenerationSpec, Partition, Sigmas, Task, VideoRequest};
@@ -76,7 +76,14 @@ fn run(
     sink: Box<dyn FrameSink>,
 ) -> Result<GenerationReport, GenerateError> {
     let (sender, receiver) = channel();
-    let generation = Generation { spec: Arc::new(spec.clone()), control, progress: log.clone(), sink };
+    let generation = Generation {
+        spec: Arc::new(spec.clone()),
+        control,
+        progress: log.clone(),
+        sink,
+        resume: None,
+        checkpoints: Box::new(NoCheckpoints),
+    };
     engine.generate(generation, Box::new(move |result| sender.send(result).expect("the test waits")));
     receiver.recv().expect("every generation ends exactly once")
 }
@@ -219,6 +226,8 @@ fn a_listener_that_panics_does_not_silence_the_next_one() {
         control: Arc::new(Uninterrupted),
         progress: log.clone(),
         sink: Box::new(Keeper(log.clone())),
+        resume: None,
+        checkpoints: Box::new(NoCheckpoints),
     };
     engine.generate(generation, Box::new(|_| panic!("the listener is broken")));
     run(&engine, &spec, Arc::new(Uninterrupted), &log, Box::new(Keeper(log.clone()))).expect("the engine still works");

@@ -18,12 +18,12 @@ const HEADER_LIMIT: u64 = 100_000_000;
 
 /// One tensor as its header describes it, checked against the file's length.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct HeaderEntry {
-    pub(super) name: String,
-    pub(super) dtype: StoredDtype,
-    pub(super) shape: Vec<usize>,
+pub(crate) struct HeaderEntry {
+    pub(crate) name: String,
+    pub(crate) dtype: StoredDtype,
+    pub(crate) shape: Vec<usize>,
     /// Bytes of the file, the header included.
-    pub(super) range: Range<usize>,
+    pub(crate) range: Range<usize>,
 }
 
 /// Reads and checks the header of an open safetensors file.
@@ -49,6 +49,22 @@ pub(super) fn read_header(file: &mut File, path: &Path) -> Result<Vec<HeaderEntr
     let mut text = Vec::new();
     file.take(header).read_to_end(&mut text).map_err(io)?;
     parse(&text, 8 + header, length).map_err(shard)
+}
+
+/// Checks the header of a safetensors file in memory, of at most `limit` bytes, and returns its text along with its
+/// tensors; the guarantees are those of [`read_header`].
+pub(crate) fn parse_bytes(bytes: &[u8], limit: u64) -> Result<(&[u8], Vec<HeaderEntry>), ShardProblem> {
+    let length = bytes.len() as u64;
+    let Some((prefix, rest)) = bytes.split_first_chunk() else {
+        return Err(ShardProblem::TooShort { length });
+    };
+    let header = u64::from_le_bytes(*prefix);
+    if header > limit {
+        return Err(ShardProblem::HeaderOverLimit { header, limit });
+    }
+    let text = usize::try_from(header).ok().and_then(|header| rest.get(..header));
+    let text = text.ok_or(ShardProblem::HeaderTooLong { header, length })?;
+    Ok((text, parse(text, 8 + header, length)?))
 }
 
 /// Checks a header's text; `data_start` and `length` are byte positions in the file.

@@ -31,6 +31,7 @@ pub use config::{
 };
 pub use dtype::StoredDtype;
 pub use error::{ConfigProblem, Error, ShardProblem};
+pub(crate) use header::{HeaderEntry, parse_bytes};
 pub use inspect::{ComponentInspection, DitSizes, Inspection, TokenizerInspection, inspect};
 pub use inventory::{
     BeyondConfig, DtypeMismatch, ExpectedTensor, Inventory, ShapeMismatch, TensorReport, TensorUse, check,

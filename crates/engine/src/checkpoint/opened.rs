@@ -10,6 +10,7 @@ use super::error::Error;
 use super::inventory::{Inventory, check};
 use super::layout::{FASTVIDEO_MARKER, Layout, Location, is_file};
 use super::settings::Settings;
+use crate::files::{self, TABLE_LIMIT};
 
 /// A checkpoint whose configs are read and fit together. Weights are mapped component by component.
 #[derive(Debug, Clone)]
@@ -180,6 +181,14 @@ impl Checkpoint {
     /// Errors: [`Error::Missing`], [`Error::Io`].
     pub fn tokenizer_path(&self) -> Result<PathBuf, Error> {
         self.location.tokenizer()
+    }
+
+    /// Reads the tokenizer's file.
+    ///
+    /// Errors: [`Error::Missing`], [`Error::Io`], [`Error::File`].
+    pub(crate) fn tokenizer_bytes(&self) -> Result<Vec<u8>, Error> {
+        let path = self.tokenizer_path()?;
+        files::read(&path, TABLE_LIMIT).map_err(Error::file(&path))
     }
 
     fn transformer(&self, partition: Partition) -> Result<&Transformer, Error> {

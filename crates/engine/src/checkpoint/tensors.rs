@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use half::{bf16, f16};
-use memmap2::Mmap;
+use memmap2::{Advice, Mmap};
 
 use super::component::ComponentId;
 use super::dtype::StoredDtype;
@@ -60,6 +60,21 @@ impl RawTensor {
     /// Returns the little-endian values, row major, aligned to the element size; pages are read when touched.
     pub fn bytes(&self) -> &[u8] {
         &self.shard.map[self.range.clone()]
+    }
+
+    /// Calls `read` with the values while a touched page comes without the megabytes around it: for those who look at
+    /// little of a tensor.
+    pub(crate) fn scattered<T>(&self, read: impl FnOnce(&[u8]) -> T) -> T {
+        let advise = |advice| {
+            // Only a hint: without it more is read.
+            if let Err(error) = self.shard.map.advise(advice) {
+                tracing::debug!(file = %self.shard.path.display(), %error, "the mapping took no advice");
+            }
+        };
+        advise(Advice::Random);
+        let result = read(self.bytes());
+        advise(Advice::Normal);
+        result
     }
 
     /// Returns how many elements the tensor has.

@@ -15,6 +15,7 @@ use crate::control::Uninterrupted;
 use crate::dit::StepTimesteps;
 use crate::engine::{ComputeDtype, Engine, EngineConfig};
 use crate::progress::Unwatched;
+use crate::resume::{Continuation, NoCheckpoints};
 use crate::text::{Presentation, Tokenizer};
 use crate::video_vae::DecodePrecision;
 
@@ -46,8 +47,9 @@ pub(super) fn verify(
     let (rename, tolerance) = (|name: &str| name.to_owned(), |name: &str| of_stage(name, precision));
     let mut tap = GoldenTap::new(golden, &rename, &tolerance);
     let mut kept = Kept::default();
+    let from_noise = Continuation { resume: None, checkpoints: &mut NoCheckpoints };
     engine
-        .generate(&spec, &Uninterrupted, &Unwatched, &mut kept, &mut tap)
+        .generate(&spec, &Uninterrupted, &Unwatched, &mut kept, from_noise, &mut tap)
         .map_err(|source| Error::Run { case: request.name.clone(), source: Box::new(source) })?;
     for (stage, tolerance, comparison) in tap.seen {
         report.compared(place, &stage, tolerance, comparison);

@@ -13,6 +13,7 @@ use super::report::{Place, Report};
 use super::requests::MAX_SIDE;
 use super::tolerance::{NOISE, SIGMAS};
 use crate::checkpoint::Checkpoint;
+use crate::hex::hex;
 use crate::ops::cpu::Cpu;
 use crate::ops::{DType, Ops};
 use crate::sampling::TorchGenerator;
@@ -240,8 +241,7 @@ impl GoldenLayout {
 }
 
 fn sha256(bytes: impl Iterator<Item = u8>) -> String {
-    let digest = Sha256::digest(bytes.collect::<Vec<u8>>());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(bytes.collect::<Vec<u8>>()))
 }
 
 #[cfg(test)]
