@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use clapboard_jobs::{Causes, HandBack, JobState, Lease, LeaseError, Outcome, Store, StoreError};
+use clapboard_jobs::{Causes, ErrorClass, HandBack, JobState, Lease, LeaseError, Outcome, Store, StoreError};
 
+use crate::classify::AttemptError;
 use crate::retry::Waits;
-use crate::watch::Watch;
+use crate::watch::{StopCause, Watch};
 
 /// How long the store may take to answer before it is asked again, while the lease lasts.
 const MOST_PATIENCE: Duration = Duration::from_secs(10);
@@ -21,6 +22,34 @@ pub(crate) enum Ending {
     HandBack(HandBack),
 }
 
+impl Ending {
+    /// Returns what is written about an attempt that failed; nothing when the job is another's, or may be.
+    ///
+    /// An unwell worker's job waits for `unwell_pause`.
+    pub(crate) fn of(error: &AttemptError, cause: Option<StopCause>, unwell_pause: Duration) -> Option<Self> {
+        // Once the attempt was told to stop, whatever it ended with is the answer to that.
+        match cause {
+            Some(StopCause::LeaseLost | StopCause::Fenced) => return None,
+            Some(StopCause::Cancelled) => return Some(Self::Finish(Outcome::Cancelled)),
+            Some(StopCause::Drain) => return Some(Self::HandBack(HandBack::Drained)),
+            None => {}
+        }
+        let class = error.class();
+        match class {
+            ErrorClass::Unwell => tracing::warn!(error = %Causes(error), "this machine lacks what every job needs"),
+            ErrorClass::Interrupted => {}
+            _ => tracing::error!(error = %Causes(error), ?class, "the attempt failed"),
+        }
+        let error = error.job_error();
+        Some(match class {
+            ErrorClass::Retryable { after } => Self::HandBack(HandBack::Retry { after, error }),
+            ErrorClass::Fatal { .. } => Self::Finish(Outcome::Failed(error)),
+            ErrorClass::Interrupted => Self::HandBack(HandBack::Drained),
+            ErrorClass::Unwell => Self::HandBack(HandBack::Unwell { after: unwell_pause, error }),
+        })
+    }
+}
+
 /// What became of the write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Written {
@@ -34,11 +63,11 @@ pub(crate) enum Written {
 
 /// Writes the ending, again and again while the lease lasts and the store does not answer.
 ///
-/// A try whose answer was not heard may have taken effect; the next one is then told that the claim holds no more. So a
-/// completed job is read back: if its row names this claim's key, the earlier try had succeeded.
+/// A try whose answer was not heard, here or by a process that has died meanwhile, may have taken effect; the next one is
+/// then told that the claim holds no more. So a job that was to be completed is always read back: if its row names this
+/// claim's key, the earlier try had succeeded; and as long as nobody could read it, nothing is known.
 pub(crate) async fn write(store: &dyn Store, lease: &Lease, ending: &Ending, watch: &Watch) -> Written {
     let mut waits = Waits::default();
-    let mut unheard = false;
     loop {
         let answer = match ending {
             Ending::Finish(outcome) => heard(watch, store.finish(lease, outcome.clone())).await,
@@ -49,21 +78,25 @@ pub(crate) async fn write(store: &dyn Store, lease: &Lease, ending: &Ending, wat
             Err(error) => error,
         };
         match error {
-            LeaseError::Lost { .. } if unheard => match heard(watch, completed_by(store, lease)).await {
-                Ok(true) => return Written::State(JobState::Completed),
-                Ok(false) => return Written::Lost,
-                Err(error) => tracing::warn!(error = %Causes(&error), "could not read the job back"),
-            },
             LeaseError::Lost { .. } => {
+                if matches!(ending, Ending::Finish(Outcome::Completed { .. })) {
+                    match heard(watch, completed_by(store, lease)).await {
+                        Ok(true) => return Written::State(JobState::Completed),
+                        Ok(false) => {}
+                        Err(error) => {
+                            tracing::warn!(error = %Causes(&error), "could not read the job back");
+                            return Written::Unknown;
+                        }
+                    }
+                }
                 tracing::info!("the job was deleted or given away before the attempt's ending was written");
                 return Written::Lost;
             }
-            LeaseError::ForeignResult { .. } => {
+            LeaseError::ForeignObject { .. } => {
                 tracing::warn!(%error, "the attempt's ending was refused");
                 return Written::Lost;
             }
             LeaseError::Store(error) => {
-                unheard = true;
                 tracing::warn!(error = %Causes(&error), "could not write how the attempt ended");
             }
         }
@@ -89,4 +122,36 @@ async fn completed_by(store: &dyn Store, lease: &Lease) -> Result<bool, StoreErr
     let job = store.get(&lease.tenant, lease.job).await?;
     let key = lease.result_key();
     Ok(job.and_then(|job| job.result).is_some_and(|result| result.key == key))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use clapboard_h3::Partition;
+    use clapboard_jobs::fixtures::{MovedClock, small_spec};
+    use clapboard_jobs::{Claimant, Claimed, NewJob, Policy, ResultObject, RunReport, Tenant, WorkerId};
+    use clapboard_store_sqlite::SqliteStore;
+
+    use crate::options::StallLimits;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_result_that_a_dead_process_has_written_already_is_no_loss() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Arc::new(MovedClock::default());
+        let store = SqliteStore::open(&folder.path().join("jobs.sqlite"), Policy::default(), clock).await.unwrap();
+        let job = store.create(NewJob::new(Tenant::default(), "h3", &small_spec())).await.unwrap();
+        let claimant = Claimant::new(WorkerId::new(), vec![Partition::Fl2va]);
+        let Claimed { lease, .. } = store.claim(job.id, &claimant).await.unwrap().unwrap();
+        let watch = Watch::new(StallLimits::default(), Instant::now() + lease.duration);
+        let object = ResultObject { key: lease.result_key(), size_bytes: 1, sha256: "00".repeat(32) };
+        let ending = Ending::Finish(Outcome::Completed { object, report: RunReport::default() });
+        for _ in 0..2 {
+            assert_eq!(write(&store, &lease, &ending, &watch).await, Written::State(JobState::Completed));
+        }
+        store.delete(&lease.tenant, lease.job).await.unwrap().unwrap();
+        assert_eq!(write(&store, &lease, &ending, &watch).await, Written::Lost);
+    }
 }

@@ -28,7 +28,13 @@ pub enum Error {
     /// The heartbeat's thread could not be started.
     #[error("could not start the heartbeat")]
     Heartbeat(#[source] io::Error),
-    /// The engine, or an upload, stopped moving; its thread cannot be taken back. The job has been handed back.
+    /// The examination of a machine that could run no job hangs, as a disk may; its thread cannot be taken back.
+    #[error("an examination of this machine did not end within {limit:?}")]
+    Hung {
+        /// The stall limit of the phase that prepares a job.
+        limit: Duration,
+    },
+    /// The engine, an upload or the scratch disk stopped moving; its thread cannot be taken back. The job has been handed back.
     #[error("no progress was made for {limit:?} in {phase} of job {job}")]
     Wedged {
         /// The job it was at.

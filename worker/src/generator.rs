@@ -10,6 +10,10 @@ pub trait Generator: Send + Sync {
     /// What it can generate.
     fn profile(&self) -> &ModelProfile;
 
+    /// What its results depend on to the last bit: generators of the same fingerprint go on from each other's
+    /// checkpoints.
+    fn fingerprint(&self) -> &str;
+
     /// Begins a generation without blocking; `done` hears how it ended, once.
     fn generate(&self, generation: Generation, done: Done);
 }
@@ -17,6 +21,10 @@ pub trait Generator: Send + Sync {
 impl Generator for EngineHandle {
     fn profile(&self) -> &ModelProfile {
         self.profile()
+    }
+
+    fn fingerprint(&self) -> &str {
+        self.fingerprint()
     }
 
     fn generate(&self, generation: Generation, done: Done) {

@@ -40,7 +40,7 @@ pub(crate) fn examine(root: &Path, ffmpeg: &Ffmpeg) -> Result<(), Lack> {
 }
 
 /// Pauses that double as long as the worker stays unwell.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Pauses {
     first: Duration,
     next: Duration,

@@ -1,27 +1,46 @@
 //! Runs jobs: claim, prepare, generate, encode, store, complete.
 //!
-//! A [`Worker`] holds one engine and works on one job at a time. For each claim it makes an attempt: the engine decodes
-//! straight into ffmpeg ([`MuxSink`]), the finished file goes into the media store under the claim's own key, and one
-//! write to the job store makes it the job's result. Whatever ends an attempt early, its scratch folder is removed.
+//! A [`Worker`] holds one engine. For each claim it makes an attempt: the engine decodes straight into ffmpeg
+//! ([`MuxSink`]), the finished file goes into the media store under the claim's own key, and one write to the job store
+//! makes it the job's result. At most one attempt has the engine, at most one waits for it (claimed ahead when the running
+//! one is predicted to end soon), and a few finish their videos beside it, so that the engine does not idle while a video
+//! is encoded and stored. Whatever ends an attempt early, its scratch folder is removed.
+//!
+//! Every so often the engine's state is stored, so that an attempt anywhere can go on where this one was lost. A finished
+//! video lies on the scratch disk with its claim, so that a restarted worker can still store it.
 //!
 //! What keeps the lease is not in the engine's way: heartbeats come from a thread of their own. They carry progress up
 //! and cancels down, they end when the engine stops moving, and they stop the engine when they cannot get through
 //! before the lease could be given away.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
+mod adopt;
+mod announcer;
+mod attempt;
+mod claiming;
 mod classify;
+mod digest;
+mod disk;
 mod ending;
 mod error;
-mod execute;
 mod generator;
 mod health;
 mod heartbeat;
+mod keeper;
+mod kept_claim;
 mod memory;
 mod options;
+mod pace;
+mod pipeline;
 mod progress;
+mod pulse;
+mod resume;
 mod retry;
+mod run_engine;
 mod scratch;
+mod shared;
 mod sink;
+mod states;
 mod upload;
 mod watch;
 mod worker;
@@ -29,7 +48,7 @@ mod worker;
 pub use error::Error;
 pub use generator::Generator;
 pub use memory::peak_memory_bytes;
-pub use options::{InvalidOptions, Options, StallLimits};
+pub use options::{DrainMode, InvalidOptions, Options, StallLimits};
 pub use progress::Meter;
 pub use sink::MuxSink;
-pub use worker::{Parts, Worker};
+pub use worker::{Drained, Parts, Worker};

@@ -10,7 +10,14 @@ use clapboard_jobs::{Phase, Policy, WorkerId};
 pub struct Options {
     /// This run of the process.
     pub worker: WorkerId,
-    /// A folder for unfinished files that no other process uses; what dead attempts left there is removed at start.
+    /// The machine's name, for operators.
+    pub host: String,
+    /// The program's version, for operators.
+    pub version: String,
+    /// The longest packed sequence that the engine can hold, in rows; none for any.
+    pub max_rows: Option<u64>,
+    /// A folder for unfinished files that no other process uses. What dead attempts left there is removed at start, but
+    /// for finished videos whose claims still hold: those are stored.
     pub scratch: PathBuf,
     /// How long a lease lasts without a beat: what the store's policy says.
     pub lease: Duration,
@@ -20,13 +27,22 @@ pub struct Options {
     pub fence_margin: Duration,
     /// How long each phase may go on without a sign of life.
     pub stall_limits: StallLimits,
-    /// How long to wait for a hint before asking the store itself.
+    /// How often an idle worker asks the store itself for a job, however many hints come.
     pub poll_interval: Duration,
+    /// How often the state of a running generation is stored, so that another attempt can go on from it; none for only
+    /// when the worker drains.
+    pub checkpoint_interval: Option<Duration>,
+    /// The next job is claimed when the running one is predicted to need the engine for no longer than this; zero for
+    /// only when the engine is free.
+    pub prefetch_window: Duration,
     /// How long ffmpeg may take to finish a video after its last frame.
     pub encode_timeout: Duration,
     /// How long an unreachable media store is tried before the attempt is given up.
     pub upload_deadline: Duration,
-    /// How long a draining worker waits for the engine to stop before it hands the job back all the same.
+    /// What becomes of the running job when the worker drains.
+    pub drain: DrainMode,
+    /// How long a draining worker waits for the engine to stop, for the state to be stored and for finished videos to be
+    /// uploaded, before it hands the jobs back all the same. [`DrainMode::Finish`] knows no such limit.
     pub drain_timeout: Duration,
     /// How long the worker claims nothing when this machine lacks what every job needs, such as room on its disk; the
     /// pause doubles, up to two minutes, until it is well again. The job it had waits as long for another worker.
@@ -34,21 +50,32 @@ pub struct Options {
 }
 
 impl Options {
-    /// The options of a worker whose store has the default policy.
+    /// The options of a worker on this machine whose store has the default policy.
     pub fn new(worker: WorkerId, scratch: PathBuf) -> Self {
         Self {
             worker,
+            host: "localhost".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            max_rows: None,
             scratch,
             lease: Policy::default().lease,
             beat_interval: Duration::from_secs(10),
             fence_margin: Duration::from_secs(15),
             stall_limits: StallLimits::default(),
             poll_interval: Duration::from_secs(5),
+            checkpoint_interval: Some(Duration::from_secs(60)),
+            prefetch_window: Duration::from_secs(30),
             encode_timeout: Duration::from_secs(300),
             upload_deadline: Duration::from_secs(1800),
+            drain: DrainMode::default(),
             drain_timeout: Duration::from_secs(30),
             unwell_pause: Duration::from_secs(5),
         }
+    }
+
+    /// How often the prediction of when the engine will be free is looked at.
+    pub(crate) fn look_interval(&self) -> Duration {
+        (self.prefetch_window / 8).clamp(Duration::from_millis(10), Duration::from_secs(1))
     }
 
     /// Checks that the options fit each other.
@@ -56,7 +83,8 @@ impl Options {
     /// Errors: [`InvalidOptions`], naming the rule that is broken.
     pub fn validated(self) -> Result<Self, InvalidOptions> {
         let (lease, beat, margin) = (self.lease, self.beat_interval, self.fence_margin);
-        if beat.is_zero() || self.poll_interval.is_zero() || self.unwell_pause.is_zero() {
+        let checkpoints = self.checkpoint_interval.is_some_and(|interval| interval.is_zero());
+        if beat.is_zero() || self.poll_interval.is_zero() || self.unwell_pause.is_zero() || checkpoints {
             return Err(InvalidOptions::Zero);
         }
         if lease <= beat * 2 {
@@ -77,6 +105,16 @@ impl Options {
         }
         Ok(self)
     }
+}
+
+/// What becomes of the running job when a worker drains. No further job is begun in either case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DrainMode {
+    /// The engine stops within a block, its state is stored and the job is handed back uncounted.
+    #[default]
+    HandBack,
+    /// The running job is completed.
+    Finish,
 }
 
 /// How long each phase may go on without a sign of life before the engine counts as wedged.
@@ -135,7 +173,7 @@ impl Default for StallLimits {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidOptions {
     /// A loop would never rest.
-    #[error("the beat interval, the poll interval and the unwell pause must not be zero")]
+    #[error("the beat interval, the poll interval, the unwell pause and the checkpoint interval must not be zero")]
     Zero,
     /// One lost beat would lose the lease.
     #[error("a beat every {beat:?} is too slow for a lease of {lease:?}: two must fit into it")]
@@ -205,5 +243,7 @@ mod tests {
         );
         let busy = Options { poll_interval: Duration::ZERO, ..options() };
         assert_eq!(busy.validated(), Err(InvalidOptions::Zero));
+        let restless = Options { checkpoint_interval: Some(Duration::ZERO), ..options() };
+        assert_eq!(restless.validated(), Err(InvalidOptions::Zero));
     }
 }

@@ -10,7 +10,12 @@ use clapboard_jobs::{Phase, Progress};
 #[derive(Debug, Clone)]
 pub struct Meter {
     progress: Progress,
+    /// The percentage before it is rounded down.
+    exact: f64,
 }
+
+/// The percentage at which the engine is done.
+pub(crate) const GENERATED_PERCENT: f64 = ends_at(Phase::DecodeVideo) as f64;
 
 /// Up to which percentage each phase leads.
 const fn ends_at(phase: Phase) -> u8 {
@@ -47,7 +52,7 @@ const fn phase_of(phase: EnginePhase) -> Phase {
 impl Meter {
     /// Begins at nothing.
     pub const fn new() -> Self {
-        Self { progress: Progress::START }
+        Self { progress: Progress::START, exact: 0.0 }
     }
 
     /// Takes note of a sign of life.
@@ -73,12 +78,17 @@ impl Meter {
         self.progress.phase = phase;
         self.progress.step = 0;
         self.progress.total_steps = 0;
-        self.raise(begins_at(phase));
+        self.raise(f64::from(begins_at(phase)));
     }
 
     /// How far the run has come.
     pub const fn progress(&self) -> Progress {
         self.progress
+    }
+
+    /// How far the run has come, in percent that are not rounded.
+    pub(crate) const fn exact_percent(&self) -> f64 {
+        self.exact
     }
 
     fn steps(&mut self, done: usize, total: usize) {
@@ -88,13 +98,14 @@ impl Meter {
 
     fn fraction(&mut self, done: usize, total: usize) {
         let (begin, end) = (begins_at(self.progress.phase), ends_at(self.progress.phase));
-        let share = usize::from(end - begin) * done.min(total) / total.max(1);
-        // A share is at most `end - begin`, so the conversion holds.
-        self.raise(begin + u8::try_from(share).unwrap_or(0));
+        let share = done.min(total) as f64 / total.max(1) as f64;
+        self.raise(f64::from(begin) + f64::from(end - begin) * share);
     }
 
-    fn raise(&mut self, percent: u8) {
-        self.progress.percent = self.progress.percent.max(percent).min(Progress::MAX_PERCENT_UNSTORED);
+    fn raise(&mut self, percent: f64) {
+        self.exact = self.exact.max(percent).min(f64::from(Progress::MAX_PERCENT_UNSTORED));
+        // The sum of a whole number and its share of another may come out a rounding error below a whole number.
+        self.progress.percent = (self.exact + 1e-9) as u8;
     }
 }
 

@@ -4,34 +4,59 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use clapboard_jobs::Lease;
+use clapboard_jobs::{Lease, WorkerId};
 
 use crate::error::Error;
+use crate::kept_claim::KeptClaim;
 
 /// What every attempt's folder begins with, so that nothing else is ever removed.
 const PREFIX: &str = "attempt-";
 /// How much a probe writes: more than a file system finds room for without a new block.
 const PROBE_BYTES: usize = 64 * 1024;
 
-/// Makes the scratch folder where it is missing, and removes what attempts of dead processes left in it.
+/// Makes the scratch folder where it is missing, removes what attempts of dead processes left in it, and returns the
+/// finished videos that lie there with their claims.
 ///
 /// Errors: [`Error::Scratch`].
-pub(crate) fn prepare(root: &Path) -> Result<(), Error> {
+pub(crate) fn prepare(root: &Path) -> Result<Vec<Orphan>, Error> {
     let failed = |doing, path: &Path| {
         let path = path.to_owned();
         move |source| Error::Scratch { doing, path, source }
     };
+    let mut orphans = Vec::new();
     fs::create_dir_all(root).map_err(failed("create the scratch folder", root))?;
     for entry in fs::read_dir(root).map_err(failed("list the scratch folder", root))? {
         let entry = entry.map_err(failed("list the scratch folder", root))?;
         let name = entry.file_name();
         let path = entry.path();
-        if name.to_string_lossy().starts_with(PREFIX) {
-            remove(&path).map_err(failed("remove the leftover", &path))?;
-            tracing::info!(path = %path.display(), "removed what a dead attempt had left");
+        if !name.to_string_lossy().starts_with(PREFIX) {
+            continue;
         }
+        if let Some(claim) = KeptClaim::read(&path) {
+            orphans.push(Orphan { folder: AttemptFolder { path, kept: true }, claim });
+            continue;
+        }
+        remove(&path).map_err(failed("remove the leftover", &path))?;
+        tracing::info!(path = %path.display(), "removed what a dead attempt had left");
     }
-    Ok(())
+    Ok(orphans)
+}
+
+/// Returns who held the claims that lie in the scratch folder with their finished videos; nobody where it cannot be read.
+pub(crate) fn owners(root: &Path) -> Vec<WorkerId> {
+    let Ok(entries) = fs::read_dir(root) else { return Vec::new() };
+    let folders = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
+    let mut owners: Vec<WorkerId> =
+        folders.filter_map(|entry| KeptClaim::read(&entry.path())).map(|claim| claim.worker).collect();
+    owners.sort_unstable();
+    owners.dedup();
+    owners
+}
+
+/// A finished video that a dead process has left, and the claim under which it was made.
+pub(crate) struct Orphan {
+    pub(crate) folder: AttemptFolder,
+    pub(crate) claim: KeptClaim,
 }
 
 /// Makes the scratch folder where it is missing, and writes a file in it once.
@@ -49,10 +74,11 @@ pub(crate) fn probe(root: &Path) -> io::Result<()> {
     written.and(removed)
 }
 
-/// The folder of one attempt, removed with all in it when dropped.
+/// The folder of one attempt, removed with all in it when dropped, unless it is [kept](Self::keep).
 #[derive(Debug)]
 pub(crate) struct AttemptFolder {
     path: PathBuf,
+    kept: bool,
 }
 
 impl AttemptFolder {
@@ -63,16 +89,34 @@ impl AttemptFolder {
         let path = root.join(format!("{PREFIX}{}-{}-{}", lease.job, lease.fence, lease.token.short()));
         fs::create_dir_all(root)?;
         fs::create_dir(&path)?;
-        Ok(Self { path })
+        Ok(Self { path, kept: false })
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Where the finished video lies.
+    pub(crate) fn video(&self) -> PathBuf {
+        self.path.join("video.mp4")
+    }
+
+    /// Lets the folder outlive this process, should that end before the attempt does.
+    pub(crate) fn keep(&mut self) {
+        self.kept = true;
+    }
+
+    /// Removes the folder, whether it is kept or not. Blocks.
+    pub(crate) fn remove(mut self) {
+        self.kept = false;
+    }
 }
 
 impl Drop for AttemptFolder {
     fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
         if let Err(error) = remove(&self.path) {
             tracing::warn!(path = %self.path.display(), %error, "could not remove an attempt's folder");
         }
@@ -105,13 +149,13 @@ mod tests {
     fn what_dead_attempts_left_is_removed_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("deep/scratch");
-        prepare(&root).unwrap();
+        assert!(prepare(&root).unwrap().is_empty());
         let dead = root.join("attempt-video_gen_0-1-abcdef01");
         fs::create_dir(&dead).unwrap();
         fs::write(dead.join(".out.mp4.0123456789abcdef.partial"), "x").unwrap();
         fs::write(dead.join(".out.mp4.0123456789abcdef.f32"), "x").unwrap();
         fs::write(root.join("notes.txt"), "mine").unwrap();
-        prepare(&root).unwrap();
+        assert!(prepare(&root).unwrap().is_empty());
         let left: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["notes.txt"]);
     }
@@ -132,7 +176,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        let message = prepare(&file).unwrap_err().to_string();
+        let message = prepare(&file).err().unwrap().to_string();
         assert_eq!(message, format!("could not create the scratch folder {}", file.display()));
     }
 }

@@ -13,8 +13,9 @@ use crate::watch::Watch;
 /// Stores the file under the claim's own key and returns what the job's row will name.
 ///
 /// An unreachable media store is tried again while the heartbeat keeps the lease, up to the upload deadline: the file
-/// on the scratch disk is worth more than the wait. A put that runs is not interrupted, not even by a cancel, since it
-/// could land after the key had been cleaned up.
+/// on the scratch disk is worth more than the wait. Bytes that move are a sign of life, however slowly. A put that runs is not interrupted by a cancel, since it could land
+/// after the key had been cleaned up; where it is given up, by a drain that has lasted too long or by a stall, the key
+/// becomes garbage, which is collected once nobody can be writing it any more.
 ///
 /// Errors: [`AttemptError::Upload`], [`AttemptError::Stopped`] between two tries, [`AttemptError::Wedged`].
 pub(crate) async fn upload(
@@ -25,15 +26,20 @@ pub(crate) async fn upload(
     options: &Options,
 ) -> Result<ResultObject, AttemptError> {
     watch.enter(Phase::Upload);
+    let moved = || watch.touch();
     let key = lease.result_key();
     let deadline = Instant::now() + options.upload_deadline;
     let mut waits = Waits::default();
     loop {
+        if watch.abandoned.is_cancelled() {
+            return Err(AttemptError::Stopped);
+        }
         watch.touch();
         let put = tokio::select! {
             biased;
-            put = blob.put_file(&key, file) => put,
+            put = blob.put_file(&key, file, &moved) => put,
             () = watch.wedged.cancelled() => return Err(wedged(watch)),
+            () = watch.overdue.cancelled() => return Err(AttemptError::Stopped),
         };
         let error = match put {
             Ok(put) => return Ok(ResultObject { key, size_bytes: put.size_bytes, sha256: put.sha256 }),
@@ -46,7 +52,8 @@ pub(crate) async fn upload(
         tracing::warn!(error = %Causes(&error), ?wait, "could not store the video, trying again");
         tokio::select! {
             biased;
-            () = watch.stopping.cancelled() => return Err(AttemptError::Stopped),
+            () = watch.abandoned.cancelled() => return Err(AttemptError::Stopped),
+            () = watch.overdue.cancelled() => return Err(AttemptError::Stopped),
             () = tokio::time::sleep(wait) => {}
         }
     }

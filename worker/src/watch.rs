@@ -9,7 +9,8 @@ use clapboard_jobs::{Phase, Progress};
 use tokio_util::sync::CancellationToken;
 
 use crate::options::StallLimits;
-use crate::progress::Meter;
+use crate::pace::Pace;
+use crate::progress::{GENERATED_PERCENT, Meter};
 
 /// Why an attempt is stopped before its end, the weightiest last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +32,19 @@ pub(crate) struct Stall {
     pub(crate) limit: Duration,
 }
 
+/// How far an attempt has come on its way through the worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It makes ready what the engine will need.
+    Preparing,
+    /// It waits for the engine, where nothing moves.
+    Waiting,
+    /// It has the engine.
+    Generating,
+    /// Its video is encoded and stored, for which no engine has to be stopped.
+    Finishing,
+}
+
 /// One attempt as its three threads see it: the engine's [`Control`] and [`clapboard_engine::Progress`] in one.
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -49,13 +63,17 @@ pub(crate) struct Watch {
     pub(crate) overdue: CancellationToken,
     /// The engine has stopped moving.
     pub(crate) wedged: CancellationToken,
+    /// How the attempt ends is being written: that its claim holds no more is no news.
+    pub(crate) ending: CancellationToken,
     /// The attempt is over, however it ended.
     pub(crate) over: CancellationToken,
 }
 
 #[derive(Debug)]
 struct State {
+    stage: Stage,
     meter: Meter,
+    pace: Pace,
     /// What the engine is at, and since when.
     phase: Option<(EnginePhase, Instant)>,
     moved_at: Instant,
@@ -71,8 +89,16 @@ const CANCEL: u8 = 2;
 impl Watch {
     /// Begins an attempt, that of the current span, whose lease lasts until `lease_until` unless it is renewed.
     pub(crate) fn new(stall_limits: StallLimits, lease_until: Instant) -> Self {
-        let (meter, moved_at) = (Meter::new(), Instant::now());
-        let state = State { meter, phase: None, moved_at, lease_until, cause: None, stall: None };
+        let state = State {
+            stage: Stage::Preparing,
+            meter: Meter::new(),
+            pace: Pace::default(),
+            phase: None,
+            moved_at: Instant::now(),
+            lease_until,
+            cause: None,
+            stall: None,
+        };
         Self {
             stall_limits,
             span: tracing::Span::current(),
@@ -83,6 +109,7 @@ impl Watch {
             abandoned: CancellationToken::new(),
             overdue: CancellationToken::new(),
             wedged: CancellationToken::new(),
+            ending: CancellationToken::new(),
             over: CancellationToken::new(),
         }
     }
@@ -104,10 +131,39 @@ impl Watch {
         state.moved_at = Instant::now();
     }
 
+    /// Where the attempt is.
+    pub(crate) fn stage(&self) -> Stage {
+        self.state().stage
+    }
+
+    /// Takes note that nothing is left to do but to wait for the engine.
+    pub(crate) fn waits(&self) {
+        self.state().stage = Stage::Waiting;
+    }
+
+    /// Takes note that the attempt has the engine.
+    pub(crate) fn seated(&self) {
+        let mut state = self.state();
+        state.stage = Stage::Generating;
+        state.moved_at = Instant::now();
+    }
+
     /// Takes note that the engine is done with its last phase.
     pub(crate) fn generated(&self) {
-        let ended = self.state().phase.take();
+        let ended = {
+            let mut state = self.state();
+            state.stage = Stage::Finishing;
+            state.moved_at = Instant::now();
+            state.phase.take()
+        };
         self.tell(ended);
+    }
+
+    /// Predicts for how long the attempt still needs the engine; none as long as nothing is known, once it is later than
+    /// predicted by more than `lateness`, and while it only waits for room to finish its video.
+    pub(crate) fn remaining(&self, now: Instant, lateness: Duration) -> Option<Duration> {
+        let state = self.state();
+        if state.stage == Stage::Finishing { None } else { state.pace.remaining(now, GENERATED_PERCENT, lateness) }
     }
 
     /// Logs a phase that has ended just now.
@@ -159,6 +215,9 @@ impl Watch {
     pub(crate) fn look(&self, now: Instant) -> Option<Stall> {
         let stall = {
             let mut state = self.state();
+            if state.stage == Stage::Waiting {
+                return None;
+            }
             let phase = state.meter.progress().phase;
             let limit = self.stall_limits.of(phase);
             if now.saturating_duration_since(state.moved_at) < limit {
@@ -196,11 +255,19 @@ impl clapboard_engine::Progress for Watch {
     fn report(&self, event: ProgressEvent) {
         let ended = {
             let mut state = self.state();
+            let now = Instant::now();
             state.meter.note(event);
-            state.moved_at = Instant::now();
+            state.moved_at = now;
             match event {
-                ProgressEvent::Phase(phase) => state.phase.replace((phase, Instant::now())),
-                _ => None,
+                ProgressEvent::Phase(phase) => {
+                    state.pace.enter();
+                    state.phase.replace((phase, now))
+                }
+                ProgressEvent::Part { .. } | ProgressEvent::Step { .. } => {
+                    let percent = state.meter.exact_percent();
+                    state.pace.note(now, percent);
+                    None
+                }
             }
         };
         self.tell(ended);
@@ -238,6 +305,9 @@ mod tests {
         let mut limits = StallLimits::all(Duration::from_secs(10));
         limits.denoise = Duration::from_secs(100);
         let watch = Watch::new(limits, Instant::now());
+        watch.waits();
+        assert_eq!(watch.look(Instant::now() + Duration::from_secs(1000)), None, "one that waits cannot hang");
+        watch.seated();
         watch.report(ProgressEvent::Phase(EnginePhase::Denoise));
         let moved = Instant::now();
         assert_eq!(watch.look(moved + Duration::from_secs(99)), None);
@@ -246,6 +316,28 @@ mod tests {
         assert_eq!((stall.phase, stall.limit), (Phase::Denoise, Duration::from_secs(100)));
         assert_eq!(watch.stall(), Some(stall));
         assert!(watch.wedged.is_cancelled());
+    }
+
+    #[test]
+    fn an_attempt_that_makes_ready_may_hang_as_any_other() {
+        let watch = watch();
+        assert_eq!(watch.look(Instant::now() + Duration::from_secs(1)), None);
+        let stall = watch.look(Instant::now() + Duration::from_secs(11)).unwrap();
+        assert_eq!(stall.phase, Phase::Prepare);
+    }
+
+    #[test]
+    fn an_attempt_that_only_finishes_predicts_nothing_of_its_engine() {
+        let (watch, soon) = (watch(), Duration::from_secs(60));
+        watch.seated();
+        watch.report(ProgressEvent::Phase(EnginePhase::Denoise));
+        for done in [10, 20] {
+            std::thread::sleep(Duration::from_millis(1));
+            watch.report(ProgressEvent::Part { done, total: 100 });
+        }
+        assert!(watch.remaining(Instant::now(), soon).is_some());
+        watch.generated();
+        assert_eq!(watch.remaining(Instant::now(), soon), None);
     }
 
     #[test]

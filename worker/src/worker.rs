@@ -1,30 +1,39 @@
-//! The loop that claims jobs and works on them.
+//! The loop that claims jobs and lets attempts work on them.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
-use clapboard_jobs::{Blob, Causes, Claimant, Claimed, Dispatch, Queue, Store, StoreError};
+use clapboard_jobs::{Blob, Causes, Claimant, Dispatch, Store, WorkerCard, WorkerId, WorkerState};
 use clapboard_media::Ffmpeg;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use crate::adopt::adopt;
+use crate::announcer::Announcer;
+use crate::attempt::{Ended, execute};
+use crate::claiming::Claiming;
+use crate::disk::ABORT_PATIENCE;
 use crate::error::Error;
-use crate::execute::execute;
 use crate::generator::Generator;
 use crate::health::{self, Health, Pauses};
 use crate::heartbeat::Heartbeat;
-use crate::options::Options;
-use crate::retry::{Waits, spread};
-use crate::scratch;
+use crate::options::{DrainMode, Options};
+use crate::scratch::{self, Orphan};
+use crate::shared::Shared;
 
 /// What a worker works with.
 #[derive(Clone)]
 pub struct Parts {
     /// The truth about jobs.
     pub store: Arc<dyn Store>,
+    /// The same over a connection of its own, which is opened and used on the heartbeat's thread alone: beats must not
+    /// wait behind other calls.
+    pub heartbeat_store: Arc<dyn Store>,
     /// Where hints come from.
     pub dispatch: Arc<dyn Dispatch>,
-    /// Where results go.
+    /// Where results and states go.
     pub blob: Arc<dyn Blob>,
     /// What generates.
     pub generator: Arc<dyn Generator>,
@@ -32,147 +41,243 @@ pub struct Parts {
     pub ffmpeg: Ffmpeg,
 }
 
-/// Claims jobs that its engine can run, and runs them one after another.
+/// Says that a worker has ended in good order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drained {
+    /// It was asked through the job store, not by its own process.
+    pub by_order: bool,
+}
+
+/// Claims jobs that its engine can run, and runs them one after another, each while the one before is still encoded and
+/// stored.
 pub struct Worker {
     parts: Parts,
     options: Options,
-    claimant: Claimant,
-    queues: Vec<Queue>,
+    orphans: Vec<Orphan>,
 }
 
 impl Worker {
-    /// Makes a worker, and clears its scratch folder of what dead attempts left. Blocks on the disk for a moment.
+    /// Makes a worker, and clears its scratch folder of what dead attempts left, but for finished videos. Blocks on the
+    /// disk for a moment.
     ///
     /// Errors: [`Error::Options`], [`Error::Scratch`].
     pub fn new(parts: Parts, options: Options) -> Result<Self, Error> {
         let options = options.validated()?;
-        scratch::prepare(&options.scratch)?;
-        let partitions = parts.generator.profile().partitions.clone();
-        let queues = partitions.iter().copied().map(Queue::of).collect();
-        let claimant = Claimant::new(options.worker, partitions);
-        Ok(Self { parts, options, claimant, queues })
+        let orphans = scratch::prepare(&options.scratch)?;
+        Ok(Self { parts, options, orphans })
     }
 
-    /// Works until `shutdown`: then no job is claimed any more, and the running one is handed back uncounted.
+    /// Returns the dead workers whose finished videos lie in a scratch folder. A service that takes the jobs of dead
+    /// workers back when it starts has to leave theirs alone, so that a worker on that folder can store the videos. Blocks
+    /// on the disk for a moment.
+    pub fn forerunners(scratch: &Path) -> Vec<WorkerId> {
+        scratch::owners(scratch)
+    }
+
+    /// Works until `shutdown`, or until somebody asks the worker to drain: then no job is claimed any more, and the running
+    /// one is handed back uncounted or completed, as the options say.
     ///
-    /// Errors: [`Error::Heartbeat`]; [`Error::Wedged`] when the engine hangs, after which the process has to end, since
-    /// its thread cannot be taken back.
-    pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
-        let heartbeat = Heartbeat::start().map_err(Error::Heartbeat)?;
-        tracing::info!(worker.id = %self.options.worker, queues = ?self.queue_names(), "the worker is ready");
-        let mut waits = Waits::default();
-        let mut pauses = Pauses::from(self.options.unwell_pause);
-        while !shutdown.is_cancelled() {
-            let error = match self.next_claim(&shutdown).await {
-                Ok(Some((claimed, claimed_at))) => {
-                    waits = Waits::default();
-                    match self.attempt(&heartbeat, claimed, claimed_at, &shutdown).await? {
-                        Health::Well => pauses.reset(),
-                        Health::Unwell => self.recover(&mut pauses, &shutdown).await,
-                    }
+    /// Errors: [`Error::Heartbeat`]; [`Error::Wedged`] when the engine, an upload or the scratch disk hangs, and
+    /// [`Error::Hung`], after which the process has to end, since the thread cannot be taken back. Every job has been handed
+    /// back by then.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<Drained, Error> {
+        let Self { parts, options, orphans } = self;
+        let heartbeat = Heartbeat::start(Arc::clone(&parts.heartbeat_store)).map_err(Error::Heartbeat)?;
+        let partitions = parts.generator.profile().partitions.clone();
+        let claimant = Claimant { max_rows: options.max_rows, ..Claimant::new(options.worker, partitions.clone()) };
+        let claiming = Claiming::new(claimant, &options);
+        let worker = options.worker;
+        let card = WorkerCard {
+            id: worker,
+            host: options.host.clone(),
+            version: options.version.clone(),
+            partitions,
+            max_rows: options.max_rows,
+            state: WorkerState::Idle,
+        };
+        let (interval, pauses) = (options.beat_interval, Pauses::from(options.unwell_pause));
+        let shared = Shared::new(parts, options, heartbeat);
+        let ordered = CancellationToken::new();
+        let standing = shared.pipeline.standing();
+        let announcing = shared.heartbeat.announce(Announcer { card, standing, interval, ordered: ordered.clone() });
+        tracing::info!(worker.id = %worker, queues = ?claiming.queue_names(), "the worker is ready");
+
+        let mut tasks = JoinSet::new();
+        for orphan in orphans {
+            let lease = orphan.claim.lease(shared.options.lease);
+            let span = tracing::info_span!("adoption", job.id = %lease.job, fence = lease.fence.0);
+            let adopted = adopt(Arc::clone(&shared), orphan);
+            tasks.spawn(async { Event::Ended(adopted.await) }.instrument(span));
+        }
+        let mut run = Run { shared, claiming, tasks, pauses, unwell: false, wedged: None };
+        let by_order = run.work(&shutdown, &ordered).await;
+        run.drain().await;
+
+        announcing.abort();
+        // Whether it was aborted or had ended: nothing is announced after the retirement.
+        let _ = announcing.await;
+        if let Some(wedged) = run.wedged {
+            return Err(wedged);
+        }
+        run.shared.heartbeat.retire(worker).await;
+        tracing::info!(worker.id = %worker, by_order, "the worker has drained");
+        Ok(Drained { by_order })
+    }
+}
+
+/// What a worker's tasks end with.
+enum Event {
+    /// An attempt is over.
+    Ended(Ended),
+    /// The machine has again what every job needs, or nobody waits for that any more.
+    Recovered(Pauses),
+    /// Nobody can tell whether it has: that hangs.
+    Hung(Error),
+}
+
+/// A worker's run.
+struct Run {
+    shared: Arc<Shared>,
+    claiming: Claiming,
+    tasks: JoinSet<Event>,
+    pauses: Pauses,
+    unwell: bool,
+    wedged: Option<Error>,
+}
+
+impl Run {
+    /// Claims jobs and begins attempts until it is time to drain, and tells whether that was asked for through the store.
+    async fn work(&mut self, shutdown: &CancellationToken, ordered: &CancellationToken) -> bool {
+        while self.wedged.is_none() {
+            let ask = tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return false,
+                () = ordered.cancelled() => return true,
+                Some(event) = self.tasks.join_next() => {
+                    self.note(event);
                     continue;
                 }
-                Ok(None) => continue,
-                Err(error) => error,
+                ask = self.claiming.next(&self.shared), if !self.unwell => ask,
             };
-            let wait = waits.next();
-            tracing::warn!(error = %Causes(&error), ?wait, "could not claim a job");
-            tokio::select! {
-                () = shutdown.cancelled() => {}
-                () = tokio::time::sleep(wait) => {}
-            }
-        }
-        tracing::info!(worker.id = %self.options.worker, "the worker has drained");
-        Ok(())
-    }
-
-    fn queue_names(&self) -> Vec<&'static str> {
-        self.queues.iter().map(|queue| queue.as_str()).collect()
-    }
-
-    /// Claims the job of the next hint, or the first one in the store's order when none comes in time.
-    ///
-    /// Only the wait for a hint is interrupted by a shutdown: a claim that was sent is heard, so that no job is held by
-    /// nobody, unless the store is silent for longer than a drain may last.
-    async fn next_claim(&self, shutdown: &CancellationToken) -> Result<Option<(Claimed, Instant)>, StoreError> {
-        let wait = spread(self.options.poll_interval);
-        let popped = tokio::select! {
-            biased;
-            () = shutdown.cancelled() => return Ok(None),
-            popped = self.parts.dispatch.pop(&self.queues, wait) => popped,
-        };
-        let hint = match popped {
-            Ok(hint) => hint,
-            Err(error) => {
-                tracing::warn!(error = %Causes(&error), "no hints, asking the store itself");
+            let shared = Arc::clone(&self.shared);
+            let drain = async {
                 tokio::select! {
-                    biased;
-                    () = shutdown.cancelled() => return Ok(None),
-                    () = tokio::time::sleep(wait) => None,
+                    () = shutdown.cancelled() => {}
+                    () = ordered.cancelled() => {}
+                    () = shared.closing.cancelled() => {}
                 }
+                shared.close(shared.options.drain == DrainMode::HandBack);
+            };
+            let Some((claimed, claimed_at)) = self.claiming.claim(&self.shared, ask, drain).await else {
+                continue;
+            };
+            let place =
+                self.shared.pipeline.place().expect("this loop alone takes places, and only asks while one is free");
+            let span = tracing::info_span!(
+                "attempt",
+                job.id = %claimed.lease.job,
+                fence = claimed.lease.fence.0,
+                attempt = claimed.job.attempt,
+            );
+            let shared = Arc::clone(&self.shared);
+            let attempt = async move {
+                tracing::info!(cost_tflop = claimed.job.cost_tflop, "claimed a job");
+                Event::Ended(execute(shared, claimed, claimed_at, place).await)
+            };
+            self.tasks.spawn(attempt.instrument(span));
+        }
+        false
+    }
+
+    /// Lets what was begun end in good order.
+    async fn drain(&mut self) {
+        let finish = self.shared.options.drain == DrainMode::Finish && self.wedged.is_none();
+        self.shared.close(!finish);
+        while let Some(event) = self.tasks.join_next().await {
+            self.note(event);
+        }
+    }
+
+    fn note(&mut self, event: Result<Event, JoinError>) {
+        match event {
+            Ok(Event::Ended(Ended { health, wedged, places })) => {
+                if let Some(wedged) = wedged {
+                    // Before the engine is free for the next one: it never will be.
+                    self.shared.close(true);
+                    self.wedged.get_or_insert(wedged);
+                }
+                match health {
+                    Health::Well if !self.unwell => self.pauses.reset(),
+                    Health::Unwell if !self.unwell => self.fall_ill(),
+                    Health::Well | Health::Unwell => {}
+                }
+                drop(places);
             }
-        };
-        let claimed_at = Instant::now();
-        let claim = async {
-            match hint {
-                Some(hint) => self.parts.store.claim(hint.job, &self.claimant).await,
-                None => self.parts.store.claim_next(&self.claimant).await,
+            Ok(Event::Recovered(pauses)) => {
+                self.pauses = pauses;
+                self.unwell = false;
+                self.shared.pipeline.set_unwell(false);
             }
-        };
-        let overdue = async {
-            shutdown.cancelled().await;
-            tokio::time::sleep(self.options.drain_timeout).await;
-        };
+            Ok(Event::Hung(error)) => {
+                tracing::error!(%error, "this machine does not answer");
+                self.shared.close(true);
+                self.wedged.get_or_insert(error);
+            }
+            Err(error) => tracing::error!(%error, "an attempt failed, its job will be reclaimed"),
+        }
+    }
+
+    fn fall_ill(&mut self) {
+        self.unwell = true;
+        self.shared.pipeline.set_unwell(true);
+        let recovered = recover(
+            self.pauses.clone(),
+            self.shared.options.scratch.clone(),
+            self.shared.parts.ffmpeg.clone(),
+            self.shared.closing.clone(),
+            self.shared.options.stall_limits.prepare,
+        );
+        self.tasks.spawn(async { recovered.await.map_or_else(Event::Hung, Event::Recovered) });
+    }
+}
+
+/// Waits until this machine has again what every job needs.
+///
+/// Errors: [`Error::Hung`] when an examination takes longer than `limit`.
+async fn recover(
+    mut pauses: Pauses,
+    scratch: PathBuf,
+    ffmpeg: Ffmpeg,
+    closing: CancellationToken,
+    limit: Duration,
+) -> Result<Pauses, Error> {
+    loop {
+        let pause = pauses.next();
+        tracing::warn!(?pause, "no job is claimed for a while");
         tokio::select! {
             biased;
-            claimed = claim => Ok(claimed?.map(|claimed| (claimed, claimed_at))),
-            () = overdue => {
-                tracing::error!("the store has not answered a claim: what it may have claimed will be reclaimed");
-                Ok(None)
-            }
+            () = closing.cancelled() => return Ok(pauses),
+            () = tokio::time::sleep(pause) => {}
         }
-    }
-
-    /// Claims nothing until this machine has again what every job needs.
-    async fn recover(&self, pauses: &mut Pauses, shutdown: &CancellationToken) {
-        loop {
-            let pause = pauses.next();
-            tracing::warn!(?pause, "no job is claimed for a while");
-            tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return,
-                () = tokio::time::sleep(pause) => {}
+        let (root, ffmpeg) = (scratch.clone(), ffmpeg.clone());
+        let examining = tokio::task::spawn_blocking(move || health::examine(&root, &ffmpeg));
+        let closed = async {
+            closing.cancelled().await;
+            tokio::time::sleep(ABORT_PATIENCE).await;
+        };
+        let examined = tokio::select! {
+            biased;
+            examined = examining => examined,
+            () = closed => return Ok(pauses),
+            () = tokio::time::sleep(limit) => return Err(Error::Hung { limit }),
+        };
+        match examined {
+            Ok(Ok(())) => {
+                tracing::info!("this machine is well again, claiming jobs");
+                return Ok(pauses);
             }
-            let (root, ffmpeg) = (self.options.scratch.clone(), self.parts.ffmpeg.clone());
-            match tokio::task::spawn_blocking(move || health::examine(&root, &ffmpeg)).await {
-                Ok(Ok(())) => {
-                    tracing::info!("this machine is well again, claiming jobs");
-                    return;
-                }
-                Ok(Err(lack)) => tracing::warn!(error = %Causes(&lack), "this machine is not well yet"),
-                Err(error) => tracing::error!(%error, "could not examine this machine"),
-            }
+            Ok(Err(lack)) => tracing::warn!(error = %Causes(&lack), "this machine is not well yet"),
+            Err(error) => tracing::error!(%error, "could not examine this machine"),
         }
-    }
-
-    async fn attempt(
-        &self,
-        heartbeat: &Heartbeat,
-        claimed: Claimed,
-        claimed_at: Instant,
-        shutdown: &CancellationToken,
-    ) -> Result<Health, Error> {
-        let span = tracing::info_span!(
-            "attempt",
-            job.id = %claimed.lease.job,
-            fence = claimed.lease.fence.0,
-            attempt = claimed.job.attempt,
-        );
-        async {
-            tracing::info!(cost_tflop = claimed.job.cost_tflop, "claimed a job");
-            execute(&self.parts, &self.options, heartbeat, claimed, claimed_at, shutdown).await
-        }
-        .instrument(span)
-        .await
     }
 }

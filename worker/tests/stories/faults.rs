@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clapboard_engine::{GenerateError, MediaChunk, Phase as EnginePhase, SinkError};
-use clapboard_jobs::fixtures::FaultyBlob;
-use clapboard_jobs::{AttemptEnd, FailureCode, JobState, Phase};
+use clapboard_jobs::fixtures::{FaultyBlob, FaultyStore};
+use clapboard_jobs::{AttemptEnd, FailureCode, JobState, Phase, Status};
 use clapboard_media::Ffmpeg;
 use clapboard_worker::{Error, Options, StallLimits};
 
@@ -186,4 +186,72 @@ async fn a_media_store_that_stays_away_loses_the_attempt() {
     assert_eq!((error.code, error.message.as_str()), (FailureCode::StorageFailed, "could not store the video"));
     worker.stop().await.unwrap();
     assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_hangs_costs_the_job_that_waits_for_it_nothing() {
+    let house = House::new().await;
+    let gate = Gate::default();
+    let _open = Opener(gate.clone());
+    let generator = Scripted::new(move |play| {
+        play.denoise_parts(1..=90, 100)?;
+        gate.wait();
+        Ok(play.report())
+    });
+    let stall_limits = StallLimits { denoise: Duration::from_secs(2), ..StallLimits::all(Duration::from_secs(120)) };
+    let options = Options { stall_limits, prefetch_window: Duration::from_secs(30), ..house.options() };
+    let worker = house.start_with(generator, options);
+    let (first, second) = (house.submit().await, house.submit().await);
+    house.until_state(second, JobState::Running).await;
+    let error = worker.ended().await.unwrap_err();
+    assert!(matches!(error, Error::Wedged { job, phase: Phase::Denoise, .. } if job == first), "{error}");
+    let (first, second) = (house.find(first).await.unwrap(), house.find(second).await.unwrap());
+    assert_eq!((first.state, first.attempt), (JobState::Queued, 1));
+    assert_eq!((second.state, second.attempt, second.begun_at), (JobState::Queued, 0, None));
+    assert_eq!(house.ends(first.id).await, [Some(AttemptEnd::Retried)]);
+    assert_eq!(house.ends(second.id).await, [Some(AttemptEnd::Drained)]);
+    assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_job_of_an_engine_that_hangs_goes_back_over_the_heartbeats_connection() {
+    let mut house = House::new().await;
+    let gate = Gate::default();
+    let _open = Opener(gate.clone());
+    let generator = Scripted::new(move |play| {
+        play.phase(EnginePhase::Denoise);
+        gate.wait();
+        Ok(play.report())
+    });
+    let jobs = Arc::clone(&house.store);
+    let faulty = Arc::new(FaultyStore::over(Arc::clone(&jobs)));
+    house.store = Arc::clone(&faulty) as _;
+    let stall_limits = StallLimits { denoise: Duration::from_secs(1), ..StallLimits::all(Duration::from_secs(120)) };
+    let worker = house.start_with(generator, Options { stall_limits, ..house.options() });
+    let id = house.submit().await;
+    house.until(id, |job| job.status() == Status::InProgress).await;
+    faulty.go_away();
+    let error = worker.ended().await.unwrap_err();
+    assert!(matches!(error, Error::Wedged { .. }), "{error}");
+    let job = jobs.get(&house.tenant, id).await.unwrap().unwrap();
+    assert_eq!((job.state, job.attempt), (JobState::Queued, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_examination_that_hangs_ends_the_worker() {
+    let mut house = House::new().await;
+    let wrapper = wrapped_ffmpeg(&house);
+    house.ffmpeg = Ffmpeg::at(&wrapper, "ffprobe").unwrap();
+    fs::remove_file(&wrapper).unwrap();
+    let stall_limits = StallLimits { prepare: Duration::from_secs(1), ..StallLimits::all(Duration::from_secs(120)) };
+    let unwell_pause = Duration::from_millis(10);
+    let worker = house.start_with(Scripted::honest(), Options { stall_limits, unwell_pause, ..house.options() });
+    // Whoever writes to it hangs until somebody reads.
+    let probe = house.path("scratch/attempt-probe");
+    assert!(std::process::Command::new("mkfifo").arg(&probe).status().unwrap().success());
+    let id = house.submit().await;
+    let error = worker.ended().await.unwrap_err();
+    assert!(matches!(error, Error::Hung { .. }), "{error}");
+    assert_eq!(house.find(id).await.unwrap().attempt, 0);
+    drop(fs::File::open(probe).unwrap());
 }

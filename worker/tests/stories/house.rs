@@ -8,25 +8,27 @@ use std::time::Duration;
 use clapboard_blob::DiskBlob;
 use clapboard_dispatch::MemoryDispatch;
 use clapboard_h3::{GenerationSpec, Partition};
-use clapboard_jobs::fixtures::{MovedClock, small_spec};
+use clapboard_jobs::fixtures::{FaultyStore, MovedClock, small_spec};
 use clapboard_jobs::{
-    Attempt, AttemptEnd, Blob, Claimant, Claimed, Dispatch, Hint, Job, JobId, JobState, NewJob, Policy, Queue, Store,
-    Tenant, WorkerId,
+    Attempt, AttemptEnd, Blob, CapacityClass, Claimant, Claimed, Dispatch, Hint, Job, JobId, JobState, NewJob, Policy,
+    Queue, Store, Tenant, WorkerId,
 };
 use clapboard_media::Ffmpeg;
 use clapboard_store_sqlite::SqliteStore;
-use clapboard_worker::{Error, Generator, Options, Parts, StallLimits, Worker};
+use clapboard_worker::{Drained, Error, Generator, Options, Parts, StallLimits, Worker};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// How long a story waits for what must come.
-const GENEROUS: Duration = Duration::from_secs(120);
+pub(crate) const GENEROUS: Duration = Duration::from_secs(120);
 
 pub(crate) struct House {
     folder: TempDir,
     pub(crate) clock: Arc<MovedClock>,
     pub(crate) store: Arc<dyn Store>,
+    /// The same jobs over a connection of its own.
+    pub(crate) heartbeat_store: Arc<dyn Store>,
     pub(crate) dispatch: Arc<dyn Dispatch>,
     pub(crate) blob: Arc<dyn Blob>,
     pub(crate) ffmpeg: Ffmpeg,
@@ -44,11 +46,13 @@ impl House {
         let clock = Arc::new(MovedClock::default());
         let file = folder.path().join("jobs.sqlite");
         let store = SqliteStore::open(&file, policy.clone(), Arc::clone(&clock) as _).await.unwrap();
+        let heartbeat_store = SqliteStore::open(&file, policy.clone(), Arc::clone(&clock) as _).await.unwrap();
         let blob = DiskBlob::open(&folder.path().join("media")).await.unwrap();
         Self {
             clock,
             store: Arc::new(store),
-            dispatch: Arc::new(MemoryDispatch::new()),
+            heartbeat_store: Arc::new(heartbeat_store),
+            dispatch: Arc::new(MemoryDispatch::new(100)),
             blob: Arc::new(blob),
             ffmpeg: Ffmpeg::find().unwrap(),
             policy,
@@ -57,16 +61,25 @@ impl House {
         }
     }
 
+    /// Puts a connection that can break before the job store, the same one for beats and for all else.
+    pub(crate) fn break_store(&mut self) -> Arc<FaultyStore> {
+        let faulty = Arc::new(FaultyStore::over(Arc::clone(&self.store)));
+        self.store = Arc::clone(&faulty) as _;
+        self.heartbeat_store = Arc::clone(&faulty) as _;
+        faulty
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Options that notice everything soon.
+    /// Options that notice everything soon, and claim nothing ahead.
     pub(crate) fn options(&self) -> Options {
         Options {
             lease: self.policy.lease,
             beat_interval: Duration::from_millis(20),
             poll_interval: Duration::from_millis(50),
+            prefetch_window: Duration::ZERO,
             stall_limits: StallLimits::all(GENEROUS),
             encode_timeout: GENEROUS / 2,
             ..Options::new(WorkerId::new(), self.path("scratch"))
@@ -80,6 +93,7 @@ impl House {
     pub(crate) fn start_with(&self, generator: Arc<dyn Generator>, options: Options) -> Running {
         let parts = Parts {
             store: Arc::clone(&self.store),
+            heartbeat_store: Arc::clone(&self.heartbeat_store),
             dispatch: Arc::clone(&self.dispatch),
             blob: Arc::clone(&self.blob),
             generator,
@@ -135,8 +149,10 @@ impl House {
 
     /// Waits until the worker has taken every hint.
     pub(crate) async fn until_hints_are_taken(&self) {
-        while self.dispatch.len(Queue::of(Partition::Fl2va)).await.unwrap() > 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+        for queue in CapacityClass::all().map(|class| Queue::of(Partition::Fl2va, class)) {
+            while self.dispatch.len(queue).await.unwrap() > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
         }
     }
 
@@ -149,8 +165,8 @@ impl House {
         self.attempts(id).await.into_iter().map(|attempt| attempt.ended.map(|(_, end)| end)).collect()
     }
 
-    /// Lets the lease end, takes the job back and claims it for somebody else.
-    pub(crate) async fn steal(&self, id: JobId) -> Claimed {
+    /// Lets the lease end and takes the job back.
+    pub(crate) async fn reclaim(&self, id: JobId) {
         // A beat between the two renews the lease, and then its end has to come again.
         loop {
             self.clock.advance(self.policy.lease + Duration::from_secs(1));
@@ -158,8 +174,18 @@ impl House {
                 break;
             }
         }
+    }
+
+    /// Takes the job back and claims it for somebody else.
+    pub(crate) async fn steal(&self, id: JobId) -> Claimed {
+        self.reclaim(id).await;
         let thief = Claimant::new(WorkerId::new(), vec![Partition::Fl2va]);
         self.store.claim(id, &thief).await.unwrap().unwrap()
+    }
+
+    /// The bytes of an object.
+    pub(crate) fn object(&self, key: &str) -> Vec<u8> {
+        fs::read(self.path("media/objects").join(key)).unwrap()
     }
 
     /// The keys of all objects in the media store.
@@ -177,7 +203,7 @@ impl House {
 /// A worker at work.
 pub(crate) struct Running {
     shutdown: CancellationToken,
-    task: JoinHandle<Result<(), Error>>,
+    task: JoinHandle<Result<Drained, Error>>,
 }
 
 impl Running {
@@ -186,12 +212,18 @@ impl Running {
     }
 
     /// Waits until the worker's run has ended.
-    pub(crate) async fn ended(self) -> Result<(), Error> {
+    pub(crate) async fn ended(self) -> Result<Drained, Error> {
         tokio::time::timeout(GENEROUS, self.task).await.expect("the worker ends in time").unwrap()
     }
 
-    pub(crate) async fn stop(self) -> Result<(), Error> {
+    pub(crate) async fn stop(self) -> Result<Drained, Error> {
         self.drain();
         self.ended().await
+    }
+
+    /// Ends the worker as a crash would, as far as that can be had within a process.
+    pub(crate) async fn crash(self) {
+        self.task.abort();
+        assert!(self.task.await.unwrap_err().is_cancelled());
     }
 }

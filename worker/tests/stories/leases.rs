@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clapboard_jobs::fixtures::FaultyStore;
-use clapboard_jobs::{AttemptEnd, JobState, Policy, Status};
+use clapboard_jobs::fixtures::{FaultyBlob, FaultyStore};
+use clapboard_jobs::{AttemptEnd, JobState, Phase, Policy, Status};
 use clapboard_worker::Options;
 
 use crate::house::House;
@@ -62,8 +62,7 @@ async fn a_zombie_that_finishes_its_job_changes_nothing_and_takes_its_object_awa
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_cannot_beat_stops_its_engine_before_the_lease_ends() {
     let mut house = House::with(Policy { lease: Duration::from_secs(6), ..Policy::default() }).await;
-    let faulty = Arc::new(FaultyStore::over(Arc::clone(&house.store)));
-    house.store = Arc::clone(&faulty) as _;
+    let faulty = house.break_store();
     let stopped = Gate::default();
     let _open = Opener(stopped.clone());
     let options = Options { fence_margin: Duration::from_secs(4), ..house.options() };
@@ -93,8 +92,7 @@ async fn a_worker_that_cannot_beat_stops_its_engine_before_the_lease_ends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_never_answers_a_finish_holds_the_worker_no_longer_than_its_lease() {
     let mut house = House::with(Policy { lease: Duration::from_secs(3), ..Policy::default() }).await;
-    let faulty = Arc::new(FaultyStore::over(Arc::clone(&house.store)));
-    house.store = Arc::clone(&faulty) as _;
+    let faulty = house.break_store();
     faulty.hang_finishes();
     faulty.refuse_beats();
     let options = Options { fence_margin: Duration::from_secs(1), ..house.options() };
@@ -109,10 +107,11 @@ async fn a_store_that_never_answers_a_finish_holds_the_worker_no_longer_than_its
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_never_answers_a_claim_does_not_hold_up_a_drain() {
     let mut house = House::new().await;
-    let faulty = Arc::new(FaultyStore::over(Arc::clone(&house.store)));
-    house.store = Arc::clone(&faulty) as _;
+    let faulty = house.break_store();
     faulty.hang_claims();
-    let options = Options { drain_timeout: Duration::from_millis(20), ..house.options() };
+    // Only the hint can lead to the claim.
+    let poll_interval = Duration::from_secs(3600);
+    let options = Options { drain_timeout: Duration::from_millis(20), poll_interval, ..house.options() };
     let worker = house.start_with(Scripted::honest(), options);
     let id = house.submit().await;
     house.until_hints_are_taken().await;
@@ -123,8 +122,7 @@ async fn a_store_that_never_answers_a_claim_does_not_hold_up_a_drain() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_finish_whose_answer_was_not_heard_is_found_to_have_succeeded() {
     let mut house = House::new().await;
-    let faulty = Arc::new(FaultyStore::over(Arc::clone(&house.store)));
-    house.store = Arc::clone(&faulty) as _;
+    let faulty = house.break_store();
     faulty.lose_next_finish();
     let worker = house.start(Scripted::honest());
     let id = house.submit().await;
@@ -132,4 +130,59 @@ async fn a_finish_whose_answer_was_not_heard_is_found_to_have_succeeded() {
     worker.stop().await.unwrap();
     assert_eq!(house.objects().await, [job.result.unwrap().key.to_string()]);
     assert_eq!(faulty.finishes(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn beats_do_not_go_over_the_connection_of_all_else() {
+    let mut house = House::new().await;
+    let faulty = Arc::new(FaultyStore::over(Arc::clone(&house.store)));
+    faulty.refuse_beats();
+    house.store = Arc::clone(&faulty) as _;
+    let worker = house.start(Scripted::endless(&Gate::default()));
+    let id = house.submit().await;
+    house.until(id, |job| job.progress.phase == Phase::Denoise).await;
+    house.store.cancel(&house.tenant, id).await.unwrap().unwrap();
+    house.until_state(id, JobState::Cancelled).await;
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_finished_video_is_held_until_the_lease_ends_even_when_no_beat_gets_through() {
+    let mut house = House::with(Policy { lease: Duration::from_secs(20), ..Policy::default() }).await;
+    let faulty = house.break_store();
+    // Five tries and the waits between them take more than three seconds.
+    house.blob = Arc::new(FaultyBlob::failing(Arc::clone(&house.blob), 5));
+    // The fence of a running engine would fall after two.
+    let options = Options { fence_margin: Duration::from_secs(18), ..house.options() };
+    let worker = house.start_with(Scripted::honest(), options);
+    let id = house.submit().await;
+    house.until(id, |job| job.progress.phase == Phase::Upload).await;
+    faulty.refuse_beats();
+    let job = house.until_state(id, JobState::Completed).await;
+    assert_eq!(house.objects().await, [job.result.unwrap().key.to_string()]);
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_shorter_than_the_lease_costs_nothing() {
+    let mut house = House::new().await;
+    let jobs = Arc::clone(&house.store);
+    let faulty = house.break_store();
+    let gate = Gate::default();
+    let _open = Opener(gate.clone());
+    let worker = house.start(Scripted::close_to_the_end(&gate));
+    let id = house.submit().await;
+    house.until(id, |job| job.status() == Status::InProgress).await;
+    faulty.go_away();
+    gate.open();
+    // The video is finished and stored while nobody can be told.
+    while house.objects().await.is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(jobs.get(&house.tenant, id).await.unwrap().unwrap().state, JobState::Running);
+    faulty.come_back();
+    let job = house.until_state(id, JobState::Completed).await;
+    assert_eq!((job.attempt, house.ends(id).await), (1, vec![Some(AttemptEnd::Completed)]));
+    worker.stop().await.unwrap();
 }

@@ -2,11 +2,18 @@
 //! the last of them with the real one.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod adoptions;
+mod ahead;
+mod blobs;
+mod claims;
 mod completes;
+mod drains;
 mod faults;
 mod house;
 mod leases;
 mod logs;
 mod real;
+mod resumes;
 mod scripted;
 mod stops;
+mod uploads;

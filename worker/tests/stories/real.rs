@@ -1,13 +1,15 @@
 //! The real engine, on a tiny checkpoint.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use clapboard_engine::checkpoint::{Layout, tiny};
-use clapboard_engine::{EngineConfig, EngineHandle};
-use clapboard_h3::{GenerationSpec, Partition, VideoRequest};
-use clapboard_jobs::{AttemptEnd, JobState, Phase, Status};
+use clapboard_engine::{Done, EngineConfig, EngineHandle, Generation};
+use clapboard_h3::{GenerationSpec, ModelProfile, Partition, VideoRequest};
+use clapboard_jobs::{AttemptEnd, Job, JobState, Phase, Status};
 use clapboard_media::probe;
+use clapboard_worker::{Generator, Options};
 
 use crate::house::House;
 
@@ -53,4 +55,78 @@ async fn a_prompt_becomes_an_mp4_and_a_cancelled_job_stops_within_a_block() {
     worker.stop().await.unwrap();
     assert_eq!(house.scratch(), Vec::<std::path::PathBuf>::new());
     assert_eq!(house.objects().await, [result.key.to_string()]);
+}
+
+/// The real engine, and a note of where each finished generation had begun.
+struct Noted {
+    engine: EngineHandle,
+    resumed_at: Arc<Mutex<Vec<Option<usize>>>>,
+}
+
+impl Generator for Noted {
+    fn profile(&self) -> &ModelProfile {
+        self.engine.profile()
+    }
+
+    fn fingerprint(&self) -> &str {
+        self.engine.fingerprint()
+    }
+
+    fn generate(&self, generation: Generation, done: Done) {
+        let resumed_at = Arc::clone(&self.resumed_at);
+        let noting = move |result: Result<_, _>| {
+            if let Ok(report) = &result {
+                let report: &clapboard_engine::GenerationReport = report;
+                resumed_at.lock().unwrap().push(report.resumed_at);
+            }
+            done(result);
+        };
+        self.engine.generate(generation, Box::new(noting));
+    }
+}
+
+/// The bytes of a completed job's video.
+fn video(house: &House, job: &Job) -> Vec<u8> {
+    house.object(job.result.as_ref().unwrap().key.as_str())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_goes_on_after_a_drain_or_a_lost_lease_becomes_the_same_video_bit_for_bit() {
+    let house = House::new().await;
+    let engine = engine(&house.path("checkpoint"));
+    let resumed_at = Arc::new(Mutex::new(Vec::new()));
+    let noted = || Arc::new(Noted { engine: engine.clone(), resumed_at: Arc::clone(&resumed_at) });
+    let often = || Options { checkpoint_interval: Some(Duration::from_millis(1)), ..house.options() };
+    let spec = spec(&engine, 60);
+
+    let worker = house.start(noted());
+    let whole = house.create(&spec).await.id;
+    let whole = house.until(whole, |job| job.state.is_final()).await;
+    let whole = video(&house, &whole);
+
+    let drained = house.create(&spec).await.id;
+    house.until(drained, |job| job.progress.phase == Phase::Denoise && job.progress.step >= 3).await;
+    worker.stop().await.unwrap();
+    let stopped = house.find(drained).await.unwrap();
+    let step = stopped.checkpoint.as_ref().unwrap().step;
+    assert!(stopped.state == JobState::Queued && step >= 3, "{stopped:?}");
+
+    let worker = house.start_with(noted(), often());
+    let resumed = house.until(drained, |job| job.state.is_final()).await;
+    assert!(video(&house, &resumed) == whole);
+
+    let lost = house.create(&spec).await.id;
+    house.until(lost, |job| job.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.step >= 3)).await;
+    worker.crash().await;
+    house.reclaim(lost).await;
+    house.clock.advance(Duration::from_secs(3600));
+    let worker = house.start(noted());
+    let resumed = house.until(lost, |job| job.state.is_final()).await;
+    assert!(video(&house, &resumed) == whole);
+    assert_eq!(resumed.attempt, 2);
+    worker.stop().await.unwrap();
+
+    let resumed_at = resumed_at.lock().unwrap().clone();
+    assert_eq!(resumed_at[..2], [None, Some(step as usize)]);
+    assert!(resumed_at[2].unwrap() >= 3, "{resumed_at:?}");
 }

@@ -1,11 +1,13 @@
 //! An engine that follows a script: through the real control, progress and sink, without networks.
 
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use clapboard_engine::{
-    Command, Done, GenerateError, Generation, GenerationReport, MediaChunk, MediaFormat, Phase, ProgressEvent, Stop,
+    Command, DenoiseCheckpoint, Done, GenerateError, Generation, GenerationReport, MediaChunk, MediaFormat, Phase,
+    ProgressEvent, Stop,
 };
 use clapboard_h3::{ModelProfile, Partition};
 use clapboard_worker::Generator;
@@ -15,6 +17,7 @@ pub(crate) type Played = Result<GenerationReport, GenerateError>;
 /// Runs the script on a new thread for each generation.
 pub(crate) struct Scripted {
     profile: ModelProfile,
+    fingerprint: &'static str,
     script: Arc<dyn Fn(&mut Play) -> Played + Send + Sync>,
 }
 
@@ -31,7 +34,29 @@ impl Scripted {
     }
 
     pub(crate) fn new(script: impl Fn(&mut Play) -> Played + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { profile: ModelProfile::released("scripted", vec![Partition::Fl2va]), script: Arc::new(script) })
+        Self::of_fingerprint("scripted", script)
+    }
+
+    pub(crate) fn of_fingerprint(
+        fingerprint: &'static str,
+        script: impl Fn(&mut Play) -> Played + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let profile = ModelProfile::released("scripted", vec![Partition::Fl2va]);
+        Arc::new(Self { profile, fingerprint, script: Arc::new(script) })
+    }
+
+    /// Makes an engine that comes close to the end of a run, waits there for the gate, and does all that it is asked.
+    pub(crate) fn close_to_the_end(gate: &Gate) -> Arc<Self> {
+        let gate = gate.clone();
+        Self::new(move |play| {
+            play.denoise_parts(1..=90, 100)?;
+            while !gate.is_open() {
+                play.check()?;
+                thread::sleep(Duration::from_millis(1));
+            }
+            play.media()?;
+            Ok(play.report())
+        })
     }
 
     /// Does all that it is asked.
@@ -47,6 +72,10 @@ impl Scripted {
 impl Generator for Scripted {
     fn profile(&self) -> &ModelProfile {
         &self.profile
+    }
+
+    fn fingerprint(&self) -> &str {
+        self.fingerprint
     }
 
     fn generate(&self, generation: Generation, done: Done) {
@@ -90,6 +119,23 @@ impl Play {
             self.generation.progress.report(ProgressEvent::Step { done, total });
         }
         Ok(())
+    }
+
+    /// Goes through blocks at a steady pace.
+    pub(crate) fn denoise_parts(&self, parts: RangeInclusive<usize>, total: usize) -> Result<(), GenerateError> {
+        self.phase(Phase::TextEncode);
+        self.phase(Phase::Denoise);
+        for done in parts {
+            self.check()?;
+            thread::sleep(Duration::from_millis(1));
+            self.generation.progress.report(ProgressEvent::Part { done, total });
+        }
+        Ok(())
+    }
+
+    /// Hands over a state, as an engine does after a step.
+    pub(crate) fn keep(&mut self, step: usize, bytes: &[u8]) {
+        self.generation.checkpoints.keep(DenoiseCheckpoint { step, bytes: bytes.to_vec() });
     }
 
     /// Goes on with blocks until it is told to stop.
@@ -154,6 +200,7 @@ impl Play {
             phase_seconds: Phase::ALL.map(|phase| (phase, 0.25)).to_vec(),
             rows: 100,
             forwards: self.generation.spec.forwards(),
+            resumed_at: None,
         }
     }
 }
@@ -166,6 +213,10 @@ impl Gate {
     pub(crate) fn open(&self) {
         *self.0.0.lock().unwrap() = true;
         self.0.1.notify_all();
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        *self.0.0.lock().unwrap()
     }
 
     pub(crate) fn wait(&self) {

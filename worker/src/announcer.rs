@@ -1,0 +1,41 @@
+//! Tells the store what the worker is doing, and hears what is asked of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clapboard_jobs::{Causes, Store, WorkerCard, WorkerState};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::heartbeat::PATIENCE;
+
+/// Says at once what has changed, and every few seconds that the worker is still there.
+pub(crate) struct Announcer {
+    /// What the worker says about itself; its state is that of `standing`.
+    pub(crate) card: WorkerCard,
+    pub(crate) standing: watch::Receiver<WorkerState>,
+    pub(crate) interval: Duration,
+    /// Cancelled when somebody asks the worker to drain.
+    pub(crate) ordered: CancellationToken,
+}
+
+impl Announcer {
+    /// Goes on until the worker's standing has no more source.
+    pub(crate) async fn run(mut self, store: Arc<dyn Store>) {
+        loop {
+            self.card.state = *self.standing.borrow_and_update();
+            match tokio::time::timeout(PATIENCE, store.announce(&self.card)).await {
+                Ok(Ok(orders)) if orders.drain => self.ordered.cancel(),
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => tracing::warn!(error = %Causes(&error), "could not tell how the worker is doing"),
+                Err(_) => tracing::warn!("the store does not answer to how the worker is doing"),
+            }
+            tokio::select! {
+                changed = self.standing.changed() => if changed.is_err() {
+                    return;
+                },
+                () = tokio::time::sleep(self.interval) => {}
+            }
+        }
+    }
+}

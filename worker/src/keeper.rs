@@ -1,0 +1,170 @@
+//! Keeps one lease alive, as long as that is right.
+//!
+//! * A lease is renewed only while the attempt moves: when the phase's stall limit passes without a sign of life, the
+//!   beats end, the job is given back from here, and the attempt is told that it is wedged.
+//! * The engine is stopped before the lease can be given away. A lease ends `duration` after a beat at the earliest,
+//!   counted from *before* the call that was answered, on this machine's monotonic clock; when that moment is less than
+//!   the margin away and no beat has got through, the attempt is fenced, whether a call hangs or fails. A finished video
+//!   needs no engine, so it is held until the lease itself has ended.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clapboard_jobs::{Beat, Causes, Lease, LeaseError, Store};
+
+use crate::classify::AttemptError;
+use crate::ending::{self, Ending, Written};
+use crate::options::Options;
+use crate::watch::{Stage, Stall, StopCause, Watch};
+
+/// Keeps one lease.
+pub(crate) struct Keeper {
+    store: Arc<dyn Store>,
+    lease: Lease,
+    watch: Arc<Watch>,
+    interval: Duration,
+    margin: Duration,
+    unwell_pause: Duration,
+}
+
+impl Keeper {
+    pub(crate) fn new(store: Arc<dyn Store>, lease: Lease, watch: Arc<Watch>, options: &Options) -> Self {
+        let (interval, margin) = (options.beat_interval, options.fence_margin);
+        Self { store, lease, watch, interval, margin, unwell_pause: options.unwell_pause }
+    }
+
+    /// Keeps the lease until the attempt is over; tells what became of giving the job back if it is wedged.
+    pub(crate) async fn run(self) -> Option<Written> {
+        let watch = &self.watch;
+        let mut begun = false;
+        let mut heard = false;
+        let mut ours = true;
+        // The claim itself was the first beat.
+        let mut next = Instant::now() + self.interval;
+        loop {
+            let wake = if ours { next.min(self.fence_at()) } else { next };
+            tokio::select! {
+                biased;
+                () = watch.over.cancelled() => return None,
+                // A begin that fails is tried again with the next beat.
+                () = watch.begun.cancelled(), if !heard => heard = true,
+                () = tokio::time::sleep_until(wake.into()) => {}
+            }
+            let now = Instant::now();
+            if let Some(stall) = watch.look(now) {
+                tracing::error!(phase = %stall.phase, limit_ms = millis(stall.limit), "nothing moves any more");
+                return Some(self.give_back(stall).await);
+            }
+            next = now + self.interval;
+            if !ours {
+                continue;
+            }
+            if now >= self.fence_at() {
+                tracing::error!("no beat got through and the lease ends soon: stopping the attempt");
+                watch.stop(StopCause::Fenced);
+                ours = false;
+                continue;
+            }
+            let called = tokio::select! {
+                biased;
+                () = watch.over.cancelled() => return None,
+                called = self.call(heard && !begun) => called,
+            };
+            match called {
+                Ok(called) => begun |= called,
+                Err(LeaseError::Store(error)) => {
+                    tracing::warn!(error = %Causes(&error), "a beat failed");
+                }
+                // A beat names no object, so only the loss can be meant.
+                Err(LeaseError::Lost { .. } | LeaseError::ForeignObject { .. }) if watch.ending.is_cancelled() => {
+                    // By the ending itself, or its write is told the same.
+                    ours = false;
+                }
+                Err(LeaseError::Lost { .. } | LeaseError::ForeignObject { .. }) => {
+                    tracing::info!("the job was deleted or given away: stopping the engine");
+                    watch.stop(StopCause::LeaseLost);
+                    ours = false;
+                }
+            }
+        }
+    }
+
+    /// When the attempt has to be stopped unless a beat gets through before.
+    fn fence_at(&self) -> Instant {
+        let until = self.watch.lease_until();
+        match self.watch.stage() {
+            Stage::Finishing => until,
+            Stage::Preparing | Stage::Waiting | Stage::Generating => until.checked_sub(self.margin).unwrap_or(until),
+        }
+    }
+
+    /// Records the begin or beats, and returns whether it was the begin; a call that hangs ends when the fence falls.
+    async fn call(&self, begin: bool) -> Result<bool, LeaseError> {
+        let sent = Instant::now();
+        let progress = self.watch.progress();
+        let call = async {
+            if begin { self.store.begin(&self.lease).await } else { self.store.beat(&self.lease, &progress).await }
+        };
+        let Ok(answer) = tokio::time::timeout_at(self.fence_at().into(), call).await else {
+            tracing::warn!(waited_ms = millis(sent.elapsed()), "a beat was not answered");
+            return Ok(false);
+        };
+        let Beat { cancel_requested, .. } = answer?;
+        self.watch.renewed(sent + self.lease.duration);
+        if cancel_requested {
+            self.watch.stop(StopCause::Cancelled);
+        }
+        Ok(begin)
+    }
+
+    /// Gives the job of an attempt that is wedged back: its own thread may never do anything again.
+    async fn give_back(&self, stall: Stall) -> Written {
+        let wedged = AttemptError::Wedged(stall);
+        match Ending::of(&wedged, self.watch.cause(), self.unwell_pause) {
+            Some(ending) => ending::write(&*self.store, &self.lease, &ending, &self.watch).await,
+            None => Written::Lost,
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use clapboard_h3::Partition;
+    use clapboard_jobs::fixtures::{MovedClock, small_spec};
+    use clapboard_jobs::{Claimant, Claimed, HandBack, NewJob, Policy, Tenant, WorkerId};
+    use clapboard_store_sqlite::SqliteStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_beat_that_an_ending_overtakes_is_no_loss() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Arc::new(MovedClock::default());
+        let store = SqliteStore::open(&folder.path().join("jobs.sqlite"), Policy::default(), clock).await.unwrap();
+        let job = store.create(NewJob::new(Tenant::default(), "h3", &small_spec())).await.unwrap();
+        let claimant = Claimant::new(WorkerId::new(), vec![Partition::Fl2va]);
+        let Claimed { lease, .. } = store.claim(job.id, &claimant).await.unwrap().unwrap();
+        store.hand_back(&lease, HandBack::Drained).await.unwrap();
+        let beat_interval = Duration::from_millis(5);
+        let options = Options { beat_interval, ..Options::new(claimant.worker, folder.path().to_owned()) };
+        let store: Arc<dyn Store> = Arc::new(store);
+        for ended in [true, false] {
+            let watch = Arc::new(Watch::new(options.stall_limits, Instant::now() + lease.duration));
+            if ended {
+                watch.ending.cancel();
+            }
+            let keeper = Keeper::new(Arc::clone(&store), lease.clone(), Arc::clone(&watch), &options);
+            let over = async {
+                let stopped = tokio::time::timeout(Duration::from_millis(500), watch.stopping.cancelled()).await;
+                watch.end();
+                stopped.is_ok()
+            };
+            let (written, stopped) = tokio::join!(keeper.run(), over);
+            assert_eq!((written, stopped), (None, !ended));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Jobs that follow each other closely: claimed ahead, and stored while the next one runs.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clapboard_engine::ProgressEvent;
+use clapboard_jobs::{AttemptEnd, JobState, Phase, Status};
+use clapboard_worker::Options;
+
+use crate::blobs::GatedBlob;
+use crate::house::House;
+use crate::scripted::{Gate, Opener, Scripted};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_job_begins_while_a_finished_video_is_still_being_stored() {
+    let mut house = House::new().await;
+    let (blob, gate) = GatedBlob::over(&house.blob, ".mp4");
+    let _open = Opener(gate.clone());
+    house.blob = blob;
+    let worker = house.start(Scripted::honest());
+    let first = house.submit().await;
+    house.until(first, |job| job.progress.phase == Phase::Upload).await;
+    let second = house.submit().await;
+    house.until(second, |job| job.status() == Status::InProgress).await;
+    assert_eq!(house.find(first).await.unwrap().state, JobState::Running);
+    gate.open();
+    for id in [first, second] {
+        assert_eq!(house.until_state(id, JobState::Completed).await.attempt, 1);
+    }
+    worker.stop().await.unwrap();
+    assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_engine_waits_when_too_many_videos_are_being_stored() {
+    let mut house = House::new().await;
+    let (blob, gate) = GatedBlob::over(&house.blob, ".mp4");
+    let _open = Opener(gate.clone());
+    house.blob = blob;
+    let worker = house.start(Scripted::honest());
+    let mut jobs = Vec::new();
+    for _ in 0..4 {
+        jobs.push(house.submit().await);
+    }
+    for &id in &jobs[..3] {
+        house.until(id, |job| job.progress.phase == Phase::Upload).await;
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(house.ends(jobs[3]).await, []);
+    gate.open();
+    for id in jobs {
+        house.until_state(id, JobState::Completed).await;
+    }
+    worker.stop().await.unwrap();
+}
+
+fn ahead(house: &House) -> Options {
+    Options { prefetch_window: Duration::from_secs(30), ..house.options() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_is_claimed_ahead_stays_queued_for_its_client_until_the_engine_is_free_in_time() {
+    let house = House::new().await;
+    let gate = Gate::default();
+    let _open = Opener(gate.clone());
+    let worker = house.start_with(Scripted::close_to_the_end(&gate), ahead(&house));
+    let (first, second) = (house.submit().await, house.submit().await);
+    let claimed = house.until_state(second, JobState::Running).await;
+    // A few beats keep its lease and do not begin it.
+    let kept = house.until(second, |job| job.lease_expires_at > claimed.lease_expires_at).await;
+    assert_eq!((kept.status(), kept.begun_at), (Status::Queued, None));
+    assert_eq!(house.store.queue_position(&house.tenant, second).await.unwrap(), Some(0));
+    assert_eq!(house.find(first).await.unwrap().status(), Status::InProgress);
+    gate.open();
+    for id in [first, second] {
+        let job = house.until_state(id, JobState::Completed).await;
+        assert!(job.begun_at.is_some());
+    }
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_is_claimed_ahead_and_cancelled_ends_at_once() {
+    let house = House::new().await;
+    let gate = Gate::default();
+    let _open = Opener(gate.clone());
+    let worker = house.start_with(Scripted::close_to_the_end(&gate), ahead(&house));
+    let (first, second) = (house.submit().await, house.submit().await);
+    house.until_state(second, JobState::Running).await;
+    house.store.cancel(&house.tenant, second).await.unwrap().unwrap();
+    house.until_state(second, JobState::Cancelled).await;
+    assert_eq!(house.find(first).await.unwrap().status(), Status::InProgress);
+    gate.open();
+    house.until_state(first, JobState::Completed).await;
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_was_claimed_ahead_too_early_is_handed_back_uncounted() {
+    let house = House::new().await;
+    let (slower, gate) = (Gate::default(), Gate::default());
+    let _open = (Opener(slower.clone()), Opener(gate.clone()));
+    let generator = Scripted::new({
+        let (slower, gate) = (slower.clone(), gate.clone());
+        move |play| {
+            play.denoise_parts(1..=90, 100)?;
+            slower.wait();
+            // What was said to take some milliseconds has taken more than the window.
+            std::thread::sleep(Duration::from_secs(1));
+            play.generation.progress.report(ProgressEvent::Part { done: 91, total: 100 });
+            gate.wait();
+            play.media()?;
+            Ok(play.report())
+        }
+    });
+    let options = Options { prefetch_window: Duration::from_millis(200), ..house.options() };
+    let worker = house.start_with(generator, options);
+    let (first, second) = (house.submit().await, house.submit().await);
+    house.until_state(second, JobState::Running).await;
+    slower.open();
+    house.until(second, |job| job.fence.0 > 1 || job.state == JobState::Queued).await;
+    assert_eq!(house.ends(second).await[0], Some(AttemptEnd::Drained));
+    gate.open();
+    for id in [first, second] {
+        assert_eq!(house.until_state(id, JobState::Completed).await.attempt, 1);
+    }
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_is_claimed_ahead_of_an_engine_that_falls_silent_is_handed_back_and_left_to_others() {
+    let house = House::new().await;
+    let gate = Gate::default();
+    let _open = Opener(gate.clone());
+    let options = Options { prefetch_window: Duration::from_millis(500), ..house.options() };
+    let worker = house.start_with(Scripted::close_to_the_end(&gate), options);
+    let (first, second) = (house.submit().await, house.submit().await);
+    house.until_state(second, JobState::Running).await;
+    house.until(second, |job| job.state == JobState::Queued).await;
+    // The engine is silent for longer than any prediction: nothing is claimed ahead of it any more.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(house.ends(second).await, [Some(AttemptEnd::Drained)]);
+    assert_eq!(house.find(first).await.unwrap().status(), Status::InProgress);
+    gate.open();
+    for id in [first, second] {
+        assert_eq!(house.until_state(id, JobState::Completed).await.attempt, 1);
+    }
+    worker.stop().await.unwrap();
+}

@@ -1,0 +1,119 @@
+//! Media stores that hang or refuse certain objects.
+
+use std::future::pending;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clapboard_jobs::blob::{ObjectInfo, Opened, Put};
+use clapboard_jobs::{Blob, BlobError, BlobKey};
+
+use crate::scripted::Gate;
+
+/// What becomes of the objects that were picked.
+enum Way {
+    /// They wait at the gate.
+    Through(Gate),
+    /// They wait at the gate, and move all the time.
+    Slowly(Gate),
+    /// They are refused.
+    Closed,
+    /// They are stored, and cannot be read.
+    Unreadable,
+    /// They are stored, and nobody who wants to read them is answered.
+    Silent,
+}
+
+fn away() -> BlobError {
+    BlobError::Unavailable { doing: "following the story", source: "as the story says".into() }
+}
+
+/// A real media store, before which objects whose keys end in a certain way wait or are refused.
+pub(crate) struct GatedBlob {
+    inner: Arc<dyn Blob>,
+    suffix: &'static str,
+    way: Way,
+}
+
+impl GatedBlob {
+    /// Lets objects of this suffix wait until the gate is open.
+    pub(crate) fn over(inner: &Arc<dyn Blob>, suffix: &'static str) -> (Arc<dyn Blob>, Gate) {
+        let gate = Gate::default();
+        let blob = Self { inner: Arc::clone(inner), suffix, way: Way::Through(gate.clone()) };
+        (Arc::new(blob), gate)
+    }
+
+    /// Lets objects of this suffix move, and not come to their end until the gate is open.
+    pub(crate) fn slow(inner: &Arc<dyn Blob>, suffix: &'static str) -> (Arc<dyn Blob>, Gate) {
+        let gate = Gate::default();
+        let blob = Self { inner: Arc::clone(inner), suffix, way: Way::Slowly(gate.clone()) };
+        (Arc::new(blob), gate)
+    }
+
+    /// Refuses objects of this suffix.
+    pub(crate) fn closed(inner: &Arc<dyn Blob>, suffix: &'static str) -> Arc<dyn Blob> {
+        Arc::new(Self { inner: Arc::clone(inner), suffix, way: Way::Closed })
+    }
+
+    /// Stores objects of this suffix, and lets nobody read them.
+    pub(crate) fn unreadable(inner: &Arc<dyn Blob>, suffix: &'static str) -> Arc<dyn Blob> {
+        Arc::new(Self { inner: Arc::clone(inner), suffix, way: Way::Unreadable })
+    }
+
+    /// Stores objects of this suffix, and answers nobody who wants to read them.
+    pub(crate) fn silent(inner: &Arc<dyn Blob>, suffix: &'static str) -> Arc<dyn Blob> {
+        Arc::new(Self { inner: Arc::clone(inner), suffix, way: Way::Silent })
+    }
+}
+
+#[async_trait]
+impl Blob for GatedBlob {
+    async fn put_file(&self, key: &BlobKey, file: &Path, moved: &(dyn Fn() + Send + Sync)) -> Result<Put, BlobError> {
+        if key.as_str().ends_with(self.suffix) {
+            match &self.way {
+                Way::Through(gate) => {
+                    while !gate.is_open() {
+                        tokio::time::sleep(Duration::from_millis(2)).await;
+                    }
+                }
+                Way::Slowly(gate) => {
+                    while !gate.is_open() {
+                        moved();
+                        tokio::time::sleep(Duration::from_millis(2)).await;
+                    }
+                }
+                Way::Closed => return Err(away()),
+                Way::Unreadable | Way::Silent => {}
+            }
+        }
+        self.inner.put_file(key, file, moved).await
+    }
+
+    async fn head(&self, key: &BlobKey) -> Result<Option<ObjectInfo>, BlobError> {
+        self.inner.head(key).await
+    }
+
+    async fn open(&self, key: &BlobKey, range: Option<Range<u64>>) -> Result<Option<Opened>, BlobError> {
+        if matches!(self.way, Way::Unreadable) && key.as_str().ends_with(self.suffix) {
+            return Err(away());
+        }
+        if matches!(self.way, Way::Silent) && key.as_str().ends_with(self.suffix) {
+            return pending().await;
+        }
+        self.inner.open(key, range).await
+    }
+
+    async fn link(&self, key: &BlobKey, life: Duration, file_name: &str) -> Result<Option<String>, BlobError> {
+        self.inner.link(key, life, file_name).await
+    }
+
+    async fn delete(&self, key: &BlobKey) -> Result<(), BlobError> {
+        self.inner.delete(key).await
+    }
+
+    async fn list(&self, prefix: &str, after: Option<&BlobKey>, limit: usize) -> Result<Vec<ObjectInfo>, BlobError> {
+        self.inner.list(prefix, after, limit).await
+    }
+}
