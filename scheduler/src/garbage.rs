@@ -10,7 +10,8 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::sweep::{Sweep, Swept};
 
-/// Deletes the objects of deleted jobs and of attempts that came to nothing.
+/// Deletes the results and denoising states of deleted jobs, of attempts that came to nothing, and those whose time has passed
+/// or that others have replaced.
 ///
 /// The object goes first and its note after it, so that a crash in between repeats the deletion instead of losing it.
 pub struct Garbage {
@@ -50,7 +51,7 @@ impl Sweep for Garbage {
             match self.blob.delete(&key).await {
                 Ok(()) => deleted.push(key),
                 Err(error) => {
-                    tracing::warn!(error = %Causes(&error), %key, "could not delete garbage");
+                    tracing::debug!(error = %Causes(&error), %key, "could not delete garbage");
                     failed = Some(error);
                 }
             }
@@ -59,9 +60,9 @@ impl Sweep for Garbage {
             self.store.forget_garbage(&deleted).await?;
         }
         match failed {
-            // What can be deleted was; the rest is for the next run, and not at once.
-            Some(error) if deleted.is_empty() => Err(error.into()),
-            failed => Ok(Swept { done: deleted.len(), more: failed.is_none() && found >= self.batch as usize }),
+            // What can be deleted was; the rest is for the next run.
+            Some(error) => Err(error.into()),
+            None => Ok(Swept { done: deleted.len(), more: found >= self.batch as usize }),
         }
     }
 }

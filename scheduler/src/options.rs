@@ -9,8 +9,13 @@ pub struct Options {
     pub refill_interval: Duration,
     /// How many hints are kept per queue.
     pub refill_window: u32,
-    /// How often ended leases are looked for besides the moments when they end.
+    /// How often ended leases are looked for besides the moments when they end; never less often than every
+    /// [`Options::LONGEST_REAPER_INTERVAL`].
     pub reaper_interval: Duration,
+    /// How often jobs that did not begin in time are looked for besides the moments when their time passes.
+    pub deadline_interval: Duration,
+    /// How often results and records that were kept long enough are looked for besides the moments when their time passes.
+    pub retention_interval: Duration,
     /// How often garbage is looked for besides the moments when it falls due.
     pub garbage_interval: Duration,
     /// How often all objects are compared with the rows.
@@ -26,7 +31,9 @@ impl Default for Options {
         Self {
             refill_interval: Duration::from_secs(5),
             refill_window: 1000,
-            reaper_interval: Duration::from_secs(5),
+            reaper_interval: Duration::from_millis(1500),
+            deadline_interval: Duration::from_secs(5),
+            retention_interval: Duration::from_secs(60),
             garbage_interval: Duration::from_secs(60),
             orphan_interval: Duration::from_secs(6 * 3600),
             orphan_age: Duration::from_secs(24 * 3600),
@@ -43,6 +50,8 @@ impl Options {
         let intervals = [
             ("refill", self.refill_interval),
             ("reaper", self.reaper_interval),
+            ("deadline", self.deadline_interval),
+            ("retention", self.retention_interval),
             ("garbage", self.garbage_interval),
             ("orphan", self.orphan_interval),
         ];
@@ -61,6 +70,10 @@ impl Options {
 
     /// The shortest interval, and the least rest between two runs of a sweep that has nothing left to do.
     pub const LEAST_INTERVAL: Duration = Duration::from_millis(100);
+
+    /// The longest interval of the reaper, whatever is asked for: no job waits much longer than this behind a lease that has
+    /// ended, even while nobody can say when the next one ends.
+    pub const LONGEST_REAPER_INTERVAL: Duration = Duration::from_millis(1500);
 }
 
 /// Why the scheduler cannot go by its options.

@@ -4,19 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use clapboard_jobs::{Blob, BlobKey, Store};
+use clapboard_jobs::{Blob, BlobError, BlobKey, Causes, Store};
 
 use crate::error::Error;
 use crate::options::Options;
 use crate::sweep::{Sweep, Swept};
 
-/// What all keys of results begin with.
+/// What the keys of results and of denoising states begin with.
 const PREFIX: &str = "v1/";
 
 /// Walks over all objects and deletes those that no row names, once they are old enough.
 ///
-/// A key is written down before its first byte is uploaded, so such an object comes only from a worker that finished its
-/// upload after the claim had ended and the key had been collected. The age is there for clocks that disagree.
+/// A key is written down before its first byte is uploaded, that of a result and that of a denoising state alike, so such an
+/// object comes only from a worker that finished its upload after the claim had ended and the key had been collected. The
+/// age is there for clocks that disagree.
 pub struct Orphans {
     store: Arc<dyn Store>,
     blob: Arc<dyn Blob>,
@@ -51,10 +52,12 @@ impl Sweep for Orphans {
         let page_size = self.batch as usize;
         let mut after: Option<BlobKey> = None;
         let mut done = 0;
+        let mut failed = None;
         loop {
             let page = self.blob.list(PREFIX, after.as_ref(), page_size).await?;
             let Some(last) = page.last() else {
-                return Ok(Swept { done, more: false });
+                // One object that cannot be deleted does not keep the others from it.
+                return failed.map_or(Ok(Swept { done, more: false }), |error: BlobError| Err(error.into()));
             };
             after = Some(last.key.clone());
             let old = page.iter().filter(|object| now.since(object.modified_at) >= self.age);
@@ -63,9 +66,16 @@ impl Sweep for Orphans {
                 continue;
             }
             for key in self.store.unnamed(&keys).await? {
-                self.blob.delete(&key).await?;
-                tracing::warn!(%key, "deleted an object that no row names");
-                done += 1;
+                match self.blob.delete(&key).await {
+                    Ok(()) => {
+                        tracing::warn!(%key, "deleted an object that no row names");
+                        done += 1;
+                    }
+                    Err(error) => {
+                        tracing::debug!(error = %Causes(&error), %key, "could not delete an object that no row names");
+                        failed = Some(error);
+                    }
+                }
             }
         }
     }

@@ -4,23 +4,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use clapboard_jobs::Store;
+use clapboard_jobs::{Causes, Dispatch, Store};
 
 use crate::error::Error;
 use crate::options::Options;
+use crate::refill::Refill;
 use crate::sweep::{Sweep, Swept};
 
 /// Takes back jobs whose leases have ended: they wait for their next attempt, or end when there is none.
+///
+/// Those that wait are hinted at once: they have lost a lease's time already.
 pub struct Reaper {
     store: Arc<dyn Store>,
+    refill: Refill,
     interval: Duration,
     batch: u32,
 }
 
 impl Reaper {
     /// Makes the sweep.
-    pub fn new(store: Arc<dyn Store>, options: &Options) -> Self {
-        Self { store, interval: options.reaper_interval, batch: options.batch }
+    pub fn new(store: Arc<dyn Store>, dispatch: Arc<dyn Dispatch>, options: &Options) -> Self {
+        let interval = options.reaper_interval.min(Options::LONGEST_REAPER_INTERVAL);
+        let refill = Refill::new(Arc::clone(&store), dispatch, options);
+        Self { store, refill, interval, batch: options.batch }
     }
 }
 
@@ -45,6 +51,12 @@ impl Sweep for Reaper {
         }
         for job in &reclaimed.ended {
             tracing::warn!(job.id = %job, "the lease ended without its worker, and the job with it");
+        }
+        if !reclaimed.requeued.is_empty()
+            && let Err(error) = self.refill.sweep_once().await
+        {
+            // Theirs is the next refill, and the workers' own look into the store.
+            tracing::debug!(error = %Causes(&error), "could not hint at the jobs that were taken back");
         }
         let done = reclaimed.requeued.len() + reclaimed.ended.len();
         Ok(Swept { done, more: done >= self.batch as usize })

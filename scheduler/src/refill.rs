@@ -10,7 +10,8 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::sweep::{Sweep, Swept};
 
-/// Pushes a hint for each job that waits and is due, up to a window per queue.
+/// Pushes a hint for each job that waits and may run, up to a window per queue: of each tenant no more than it may still have
+/// running, so that the backlog of one cannot fill the window.
 ///
 /// This is what makes a dispatcher's losses harmless: hints that were lost come back, those that are there are not
 /// doubled, and a job whose backoff has ended gets its first.

@@ -1,20 +1,22 @@
 //! Runs the sweeps.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use clapboard_jobs::{Blob, Causes, Dispatch, Micros, Store};
+use clapboard_jobs::{Blob, Causes, Dispatch, Store};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::deadlines::Deadlines;
 use crate::error::Error;
 use crate::garbage::Garbage;
 use crate::options::{InvalidOptions, Options};
 use crate::orphans::Orphans;
 use crate::reaper::Reaper;
 use crate::refill::Refill;
+use crate::rest::{rest, retry, time, until_due};
+use crate::retention::Retention;
 use crate::sweep::{Sweep, Swept};
 
 /// What the sweeps work with.
@@ -68,7 +70,9 @@ fn register(parts: &Parts, options: &Options) -> Vec<Arc<dyn Sweep>> {
     let Parts { store, dispatch, blob } = parts;
     vec![
         Arc::new(Refill::new(Arc::clone(store), Arc::clone(dispatch), options)),
-        Arc::new(Reaper::new(Arc::clone(store), options)),
+        Arc::new(Reaper::new(Arc::clone(store), Arc::clone(dispatch), options)),
+        Arc::new(Deadlines::new(Arc::clone(store), options)),
+        Arc::new(Retention::new(Arc::clone(store), options)),
         Arc::new(Garbage::new(Arc::clone(store), Arc::clone(blob), options)),
         Arc::new(Orphans::new(Arc::clone(store), Arc::clone(blob), options)),
     ]
@@ -88,13 +92,26 @@ async fn keep(sweep: Arc<dyn Sweep>, store: Arc<dyn Store>, shutdown: Cancellati
 }
 
 async fn repeat(sweep: &dyn Sweep, store: &dyn Store) {
+    let name = sweep.name();
+    let mut failures = 0u32;
     loop {
         let wait = match once(sweep, store).await {
-            Ok(wait) => wait,
+            Ok(wait) => {
+                if failures > 0 {
+                    tracing::info!(sweep = name, failures, "a sweep works again");
+                }
+                failures = 0;
+                wait
+            }
             Err(error) => {
-                let name = sweep.name();
-                tracing::warn!(error = %Causes(&error), sweep = name, "a sweep failed");
-                Some(jittered(sweep.interval()))
+                failures = failures.saturating_add(1);
+                // One line when it begins: what is away for an hour is not news every two seconds.
+                if failures == 1 {
+                    tracing::warn!(error = %Causes(&error), sweep = name, "a sweep failed, and is tried until it works");
+                } else {
+                    tracing::debug!(error = %Causes(&error), sweep = name, failures, "a sweep failed again");
+                }
+                Some(retry(sweep, &error, failures))
             }
         };
         if let Some(wait) = wait {
@@ -105,7 +122,8 @@ async fn repeat(sweep: &dyn Sweep, store: &dyn Store) {
 
 /// Sweeps and returns how long to rest; none when there is more to do.
 async fn once(sweep: &dyn Sweep, store: &dyn Store) -> Result<Option<Duration>, Error> {
-    let before = store.now().await?;
+    // The time from before the work, so that nothing can fall due unseen during it.
+    let before = if sweep.when_due() { time(store).await } else { None };
     let Swept { done, more } = sweep.sweep_once().await?;
     if done > 0 {
         tracing::debug!(sweep = sweep.name(), done, "swept");
@@ -113,23 +131,11 @@ async fn once(sweep: &dyn Sweep, store: &dyn Store) -> Result<Option<Duration>, 
     if more {
         return Ok(None);
     }
-    // Asked after the time that was read before the work, so that nothing can fall due unseen in between.
-    let due = if sweep.when_due() { store.next_due(before).await? } else { None };
-    let now = store.now().await?;
-    Ok(Some(rest(now, due, jittered(sweep.interval()))))
-}
-
-/// How long to rest: until the next moment that matters, at most the interval.
-fn rest(now: Micros, due: Option<Micros>, interval: Duration) -> Duration {
-    let until_due = due.map_or(interval, |due| due.since(now));
-    until_due.min(interval).max(Options::LEAST_INTERVAL)
-}
-
-/// Between three quarters of the interval and all of it, so that replicas that started together drift apart.
-fn jittered(interval: Duration) -> Duration {
-    // The standard library's hasher keys are random for every state: no more is needed here.
-    let random = RandomState::new().hash_one(0u8) % 1024;
-    interval.mul_f64(0.75 + 0.25 * random as f64 / 1024.0)
+    let until_due = match before {
+        Some(before) => until_due(store, before).await,
+        None => None,
+    };
+    Ok(Some(rest(until_due, sweep.interval())))
 }
 
 #[cfg(test)]
@@ -179,29 +185,5 @@ mod tests {
         let scheduler = Scheduler { store: Arc::new(store), sweeps: vec![Arc::new(sweep)] };
         scheduler.run(done.clone()).await;
         assert!(done.is_cancelled());
-    }
-
-    const INTERVAL: Duration = Duration::from_secs(5);
-
-    #[test]
-    fn a_rest_ends_when_something_falls_due_and_at_the_interval() {
-        let now = Micros(1_000_000_000);
-        assert_eq!(rest(now, Some(now.plus(Duration::from_secs(2))), INTERVAL), Duration::from_secs(2));
-        assert_eq!(rest(now, Some(now.plus(Duration::from_secs(60))), INTERVAL), INTERVAL);
-        assert_eq!(rest(now, None, INTERVAL), INTERVAL);
-    }
-
-    #[test]
-    fn what_is_due_already_does_not_make_it_spin() {
-        let now = Micros(1_000_000_000);
-        assert_eq!(rest(now, Some(Micros(1)), INTERVAL), Options::LEAST_INTERVAL);
-    }
-
-    #[test]
-    fn jitter_only_shortens() {
-        for _ in 0..100 {
-            let interval = jittered(INTERVAL);
-            assert!(interval >= INTERVAL.mul_f64(0.75) && interval <= INTERVAL);
-        }
     }
 }

@@ -8,19 +8,21 @@ use std::time::Duration;
 use clapboard_blob::DiskBlob;
 use clapboard_dispatch::MemoryDispatch;
 use clapboard_h3::Partition;
-use clapboard_jobs::fixtures::{MovedClock, small_spec};
+use clapboard_jobs::fixtures::{FaultyStore, MovedClock, small_spec};
 use clapboard_jobs::{
-    Blob, BlobKey, Claimant, Claimed, Dispatch, Job, JobError, JobState, Lease, NewJob, Outcome, Policy, Queue,
-    ResultObject, RunReport, Store, Tenant, WorkerId,
+    Blob, BlobKey, Checkpoint, Claimant, Claimed, Dispatch, FailureCode, Fingerprint, Job, JobError, JobId, JobState,
+    Lease, NewJob, Outcome, Policy, ResultObject, RunReport, Store, Tenant, TenantLimits, WorkerId,
 };
 use clapboard_scheduler::{
-    Garbage, Options, Orphans, Parts, Reaper, Refill, Scheduler, Sweep, Swept, take_back_from_dead,
+    Deadlines, Garbage, Options, Orphans, Parts, Reaper, Refill, Retention, Scheduler, Sweep, Swept,
+    take_back_from_dead,
 };
 use clapboard_store_sqlite::SqliteStore;
 use tempfile::TempDir;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-const QUEUE: Queue = Queue::of(Partition::Fl2va);
+const LIFE: Duration = Duration::from_secs(3600);
 const NOTHING: Swept = Swept { done: 0, more: false };
 
 struct House {
@@ -35,15 +37,19 @@ struct House {
 
 impl House {
     async fn new() -> Self {
+        Self::under(Policy::default()).await
+    }
+
+    async fn under(policy: Policy) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (clock, policy) = (Arc::new(MovedClock::default()), Policy::default());
+        let clock = Arc::new(MovedClock::default());
         let file = folder.path().join("jobs.sqlite");
         let store = SqliteStore::open(&file, policy.clone(), Arc::clone(&clock) as _).await.unwrap();
         let blob = DiskBlob::open(&folder.path().join("media")).await.unwrap();
         Self {
             clock,
             store: Arc::new(store),
-            dispatch: Arc::new(MemoryDispatch::new()),
+            dispatch: Arc::new(MemoryDispatch::new(1000)),
             blob: Arc::new(blob),
             policy,
             tenant: Tenant::default(),
@@ -52,7 +58,61 @@ impl House {
     }
 
     async fn submit(&self) -> Job {
-        self.store.create(NewJob::new(self.tenant.clone(), "h3", &small_spec())).await.unwrap()
+        self.store.create(self.new_job()).await.unwrap()
+    }
+
+    fn new_job(&self) -> NewJob {
+        NewJob::new(self.tenant.clone(), "h3", &small_spec())
+    }
+
+    async fn job(&self, id: JobId) -> Option<Job> {
+        self.store.get(&self.tenant, id).await.unwrap()
+    }
+
+    /// Waits until a look at the store is as wished.
+    async fn until<T>(&self, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+        let looking = async {
+            loop {
+                if let Some(seen) = look().await {
+                    return seen;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), looking).await.expect("the sweeps do it in time")
+    }
+
+    /// Runs a scheduler over a store, until `shutdown`.
+    fn schedule(&self, store: Arc<dyn Store>, options: Options, shutdown: &CancellationToken) -> JoinHandle<()> {
+        let parts = Parts { store, dispatch: Arc::clone(&self.dispatch), blob: Arc::clone(&self.blob) };
+        tokio::spawn(Scheduler::new(&parts, options).unwrap().run(shutdown.clone()))
+    }
+
+    /// Does a job from its claim to its result.
+    async fn complete_one(&self) -> ResultObject {
+        let lease = self.claim().await.lease;
+        let object = self.put(&lease).await;
+        let done = Outcome::Completed { object: object.clone(), report: RunReport::default() };
+        self.store.finish(&lease, done).await.unwrap();
+        object
+    }
+
+    /// Stores a denoising state where a claim's states belong.
+    async fn put_checkpoint(&self, lease: &Lease, step: u32) -> Checkpoint {
+        let file = self.folder.path().join("state.safetensors");
+        fs::write(&file, format!("not quite the latents of step {step}")).unwrap();
+        let key = lease.checkpoint_key(step);
+        let put = self.blob.put_file(&key, &file, &|| ()).await.unwrap();
+        let fingerprint = Fingerprint("test".to_owned());
+        Checkpoint { key, step, size_bytes: put.size_bytes, sha256: put.sha256, fingerprint }
+    }
+
+    /// Stores a denoising state and makes it the job's.
+    async fn keep_checkpoint(&self, lease: &Lease, step: u32) -> BlobKey {
+        self.store.expect_checkpoint(lease, step).await.unwrap();
+        let checkpoint = self.put_checkpoint(lease, step).await;
+        self.store.keep_checkpoint(lease, &checkpoint).await.unwrap();
+        checkpoint.key
     }
 
     async fn claim(&self) -> Claimed {
@@ -65,7 +125,7 @@ impl House {
         let file = self.folder.path().join("video.mp4");
         fs::write(&file, "not quite a video").unwrap();
         let key = lease.result_key();
-        let put = self.blob.put_file(&key, &file).await.unwrap();
+        let put = self.blob.put_file(&key, &file, &|| ()).await.unwrap();
         ResultObject { key, size_bytes: put.size_bytes, sha256: put.sha256 }
     }
 
@@ -76,6 +136,10 @@ impl House {
 
     fn refill(&self, options: &Options) -> Refill {
         Refill::new(Arc::clone(&self.store), Arc::clone(&self.dispatch), options)
+    }
+
+    fn reaper(&self, options: &Options) -> Reaper {
+        Reaper::new(Arc::clone(&self.store), Arc::clone(&self.dispatch), options)
     }
 
     fn garbage(&self, options: &Options) -> Garbage {
@@ -91,12 +155,13 @@ impl House {
 async fn lost_hints_come_back_and_are_not_doubled() {
     let house = House::new().await;
     let (first, second) = (house.submit().await, house.submit().await);
+    let queue = first.queue();
     let refill = house.refill(&Options::default());
     assert_eq!(refill.sweep_once().await.unwrap(), Swept { done: 2, more: false });
     refill.sweep_once().await.unwrap();
-    assert_eq!(house.dispatch.len(QUEUE).await.unwrap(), 2);
+    assert_eq!(house.dispatch.len(queue).await.unwrap(), 2);
     for expected in [first.id, second.id] {
-        let hint = house.dispatch.pop(&[QUEUE], Duration::ZERO).await.unwrap().unwrap();
+        let hint = house.dispatch.pop(&[queue], Duration::ZERO).await.unwrap().unwrap();
         assert_eq!(hint.job, expected);
     }
     assert_eq!(house.claim().await.job.id, first.id);
@@ -117,12 +182,16 @@ async fn the_window_holds_the_heads_of_a_long_queue() {
 async fn the_reaper_takes_back_what_a_dead_worker_held_and_ends_it_in_the_end() {
     let house = House::new().await;
     let job = house.submit().await;
-    let reaper = Reaper::new(Arc::clone(&house.store), &Options::default());
+    let reaper = house.reaper(&Options::default());
     for attempt in 1..=house.policy.max_attempts {
         assert_eq!(house.claim().await.job.attempt, attempt);
         assert_eq!(reaper.sweep_once().await.unwrap(), NOTHING);
         house.clock.advance(house.policy.lease);
         assert_eq!(reaper.sweep_once().await.unwrap(), Swept { done: 1, more: false });
+        // Nobody has to look for a job that waits again.
+        let waits = u64::from(attempt < house.policy.max_attempts);
+        assert_eq!(house.dispatch.len(job.queue()).await.unwrap(), waits);
+        house.dispatch.pop(&[job.queue()], Duration::ZERO).await.unwrap();
     }
     let job = house.store.get(&house.tenant, job.id).await.unwrap().unwrap();
     assert_eq!(job.state, JobState::Failed);
@@ -136,7 +205,7 @@ async fn a_full_batch_says_that_there_may_be_more() {
         house.claim().await;
     }
     house.clock.advance(house.policy.lease);
-    let reaper = Reaper::new(Arc::clone(&house.store), &Options { batch: 2, ..Options::default() });
+    let reaper = house.reaper(&Options { batch: 2, ..Options::default() });
     assert_eq!(reaper.sweep_once().await.unwrap(), Swept { done: 2, more: true });
     assert_eq!(reaper.sweep_once().await.unwrap(), Swept { done: 1, more: false });
 }
@@ -154,6 +223,9 @@ async fn the_objects_of_deleted_jobs_and_failed_attempts_are_deleted_and_results
     let cancelled = house.claim().await.lease;
     house.put(&cancelled).await;
     house.store.finish(&cancelled, Outcome::Failed(JobError::cancelled())).await.unwrap();
+    // A put may still be under way until the lease would have ended.
+    assert_eq!(garbage.sweep_once().await.unwrap(), NOTHING);
+    house.clock.advance(house.policy.lease);
     assert_eq!(garbage.sweep_once().await.unwrap(), Swept { done: 1, more: false });
     assert_eq!(house.objects().await, [object.key]);
 
@@ -201,13 +273,245 @@ async fn a_service_that_starts_takes_back_what_ran_when_it_died() {
 async fn the_running_scheduler_fills_the_queue_and_ends_when_told() {
     let house = House::new().await;
     let job = house.submit().await;
-    let parts =
-        Parts { store: Arc::clone(&house.store), dispatch: Arc::clone(&house.dispatch), blob: Arc::clone(&house.blob) };
     let shutdown = CancellationToken::new();
-    let scheduler = Scheduler::new(&parts, Options::default()).unwrap();
-    let running = tokio::spawn(scheduler.run(shutdown.clone()));
-    let hint = house.dispatch.pop(&[QUEUE], Duration::from_secs(60)).await.unwrap().unwrap();
+    let running = house.schedule(Arc::clone(&house.store), Options::default(), &shutdown);
+    let hint = house.dispatch.pop(&[job.queue()], Duration::from_secs(60)).await.unwrap().unwrap();
     assert_eq!(hint.job, job.id);
     shutdown.cancel();
     running.await.unwrap();
+}
+
+#[tokio::test]
+async fn the_backlog_of_a_capped_tenant_does_not_fill_the_window() {
+    let house = House::new().await;
+    let capped: Tenant = "capped".parse().unwrap();
+    let limits = TenantLimits { max_running: Some(1), ..TenantLimits::default() };
+    house.store.set_tenant(&capped, &limits).await.unwrap();
+    let mut heads = Vec::new();
+    for tenant in [&capped, &capped, &capped, &house.tenant] {
+        let job = NewJob::new(tenant.clone(), "h3", &small_spec());
+        heads.push(house.store.create(job).await.unwrap());
+    }
+    let queue = heads[0].queue();
+    let refill = house.refill(&Options { refill_window: 2, ..Options::default() });
+    assert_eq!(refill.sweep_once().await.unwrap(), Swept { done: 2, more: false });
+    let mut hinted = Vec::new();
+    while let Some(hint) = house.dispatch.pop(&[queue], Duration::ZERO).await.unwrap() {
+        hinted.push(hint.job);
+    }
+    hinted.sort_unstable();
+    assert_eq!(hinted, [heads[0].id, heads[3].id]);
+}
+
+#[tokio::test]
+async fn a_job_that_did_not_begin_in_time_fails_and_one_that_did_goes_on() {
+    let house = House::new().await;
+    let patience = Duration::from_secs(90);
+    let urgent = NewJob { start_within: Some(patience), ..house.new_job() };
+    let begun = house.store.create(NewJob { id: JobId::new(), ..urgent.clone() }).await.unwrap();
+    house.store.begin(&house.claim().await.lease).await.unwrap();
+    let waits = house.store.create(urgent).await.unwrap();
+    let patient = house.submit().await;
+    let deadlines = Deadlines::new(Arc::clone(&house.store), &Options::default());
+    assert_eq!(deadlines.sweep_once().await.unwrap(), NOTHING);
+    house.clock.advance(patience + Duration::from_secs(1));
+    assert_eq!(deadlines.sweep_once().await.unwrap(), Swept { done: 1, more: false });
+    assert_eq!(deadlines.sweep_once().await.unwrap(), NOTHING);
+    let failed = house.job(waits.id).await.unwrap();
+    assert_eq!(failed.state, JobState::Failed);
+    assert_eq!(failed.error.unwrap().code, FailureCode::StartDeadlineExceeded);
+    assert_eq!(house.job(begun.id).await.unwrap().state, JobState::Running);
+    assert_eq!(house.job(patient.id).await.unwrap().state, JobState::Queued);
+}
+
+#[tokio::test]
+async fn results_and_then_records_go_when_they_were_kept_long_enough_and_the_objects_with_them() {
+    let policy = Policy { result_life: Some(LIFE), record_life: Some(3 * LIFE), ..Policy::default() };
+    let house = House::under(policy).await;
+    let options = Options { batch: 1, ..Options::default() };
+    let retention = Retention::new(Arc::clone(&house.store), &options);
+    let garbage = house.garbage(&Options::default());
+    let mut jobs = Vec::new();
+    for _ in 0..2 {
+        jobs.push(house.submit().await.id);
+        house.complete_one().await;
+    }
+    assert_eq!(retention.sweep_once().await.unwrap(), NOTHING);
+    house.clock.advance(LIFE);
+    for _ in &jobs {
+        assert_eq!(retention.sweep_once().await.unwrap(), Swept { done: 1, more: true });
+    }
+    assert_eq!(retention.sweep_once().await.unwrap(), NOTHING);
+    assert_eq!(garbage.sweep_once().await.unwrap(), Swept { done: 2, more: false });
+    assert_eq!(house.objects().await, []);
+    for job in &jobs {
+        let job = house.job(*job).await.unwrap();
+        assert_eq!((job.state, job.result), (JobState::Completed, None));
+    }
+    house.clock.advance(2 * LIFE);
+    for _ in &jobs {
+        assert_eq!(retention.sweep_once().await.unwrap(), Swept { done: 1, more: true });
+    }
+    assert_eq!(retention.sweep_once().await.unwrap(), NOTHING);
+    for job in jobs {
+        assert_eq!(house.job(job).await, None);
+    }
+}
+
+#[tokio::test]
+async fn a_checkpoint_is_kept_until_another_takes_its_place_or_its_job_ends() {
+    let house = House::new().await;
+    let (garbage, orphans) = (house.garbage(&Options::default()), house.orphans(&Options::default()));
+    house.submit().await;
+    let lease = house.claim().await.lease;
+    let first = house.keep_checkpoint(&lease, 1).await;
+    assert_eq!(garbage.sweep_once().await.unwrap(), NOTHING);
+    assert_eq!(house.objects().await, [first]);
+    let second = house.keep_checkpoint(&lease, 2).await;
+    assert_eq!(garbage.sweep_once().await.unwrap(), Swept { done: 1, more: false });
+    assert_eq!(house.objects().await, std::slice::from_ref(&second));
+
+    house.clock.advance(house.policy.lease);
+    let reaper = house.reaper(&Options::default());
+    assert_eq!(reaper.sweep_once().await.unwrap().done, 1);
+    house.clock.advance(Options::default().orphan_age);
+    // The lost claim's result was expected and never came; its last state is where the next attempt goes on.
+    garbage.sweep_once().await.unwrap();
+    assert_eq!(orphans.sweep_once().await.unwrap(), NOTHING);
+    assert_eq!(house.objects().await, [second]);
+    let object = house.complete_one().await;
+    assert_eq!(garbage.sweep_once().await.unwrap(), Swept { done: 1, more: false });
+    assert_eq!(house.objects().await, [object.key]);
+}
+
+#[tokio::test]
+async fn a_checkpoint_that_a_zombie_stored_is_found_once_it_is_old() {
+    let house = House::new().await;
+    let options = Options::default();
+    house.submit().await;
+    let zombie = house.claim().await.lease;
+    house.store.expect_checkpoint(&zombie, 1).await.unwrap();
+    house.store.delete(&house.tenant, zombie.job).await.unwrap();
+    house.clock.advance(house.policy.lease);
+    house.garbage(&options).sweep_once().await.unwrap();
+    house.put_checkpoint(&zombie, 1).await;
+    let orphans = house.orphans(&options);
+    assert_eq!(orphans.sweep_once().await.unwrap(), NOTHING);
+    house.clock.advance(options.orphan_age);
+    assert_eq!(orphans.sweep_once().await.unwrap(), Swept { done: 1, more: false });
+    assert_eq!(house.objects().await, []);
+}
+
+#[tokio::test]
+async fn the_reaper_looks_every_other_second_whatever_it_is_told() {
+    let house = House::new().await;
+    for asked in [Duration::from_secs(1), Duration::from_secs(3600)] {
+        let options = Options { reaper_interval: asked, ..Options::default() };
+        let reaper = house.reaper(&options);
+        assert!(reaper.interval() < Duration::from_secs(2));
+    }
+}
+
+#[tokio::test]
+async fn jobs_of_dead_workers_are_found_while_nobody_says_what_falls_due() {
+    let house = House::new().await;
+    let store = Arc::new(FaultyStore::over(Arc::clone(&house.store)));
+    store.hang_dues();
+    let shutdown = CancellationToken::new();
+    let running = house.schedule(store, Options::default(), &shutdown);
+    for _ in 0..2 {
+        let job = house.submit().await;
+        house.claim().await;
+        house.clock.advance(house.policy.lease);
+        house.until(async || house.job(job.id).await.filter(|job| job.state == JobState::Queued)).await;
+        house.store.delete(&house.tenant, job.id).await.unwrap();
+    }
+    shutdown.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_scheduler_outlasts_its_store() {
+    let house = House::new().await;
+    let store = Arc::new(FaultyStore::over(Arc::clone(&house.store)));
+    store.go_away();
+    let shutdown = CancellationToken::new();
+    let running = house.schedule(Arc::clone(&store) as _, Options::default(), &shutdown);
+    let job = house.submit().await;
+    let hint = house.dispatch.pop(&[job.queue()], Duration::from_millis(300)).await.unwrap();
+    assert_eq!(hint, None);
+    house.claim().await;
+    house.clock.advance(house.policy.lease);
+    store.come_back();
+    house.until(async || house.job(job.id).await.filter(|job| job.state == JobState::Queued)).await;
+    assert!(!running.is_finished());
+    shutdown.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_schedulers_side_by_side_do_everything_once() {
+    const EACH: usize = 8;
+    let policy = Policy { result_life: Some(LIFE), ..Policy::default() };
+    let house = House::under(policy).await;
+    let shutdown = CancellationToken::new();
+    // The clock is moved while the sweeps rest by another one, so they must not rest for long.
+    let soon = Duration::from_millis(200);
+    let options = Options {
+        batch: 2,
+        reaper_interval: soon,
+        deadline_interval: soon,
+        retention_interval: soon,
+        garbage_interval: soon,
+        orphan_interval: soon,
+        ..Options::default()
+    };
+    let running = [(); 2].map(|()| house.schedule(Arc::clone(&house.store), options.clone(), &shutdown));
+
+    let mut finished = Vec::new();
+    for _ in 0..EACH {
+        finished.push(house.submit().await.id);
+        house.complete_one().await;
+    }
+    let mut lost = Vec::new();
+    for _ in 0..EACH {
+        lost.push(house.submit().await.id);
+        let lease = house.claim().await.lease;
+        house.keep_checkpoint(&lease, 1).await;
+    }
+    let mut late = Vec::new();
+    for _ in 0..EACH {
+        let job = NewJob { start_within: Some(LIFE / 2), ..house.new_job() };
+        late.push(house.store.create(job).await.unwrap().id);
+    }
+    house.clock.advance(LIFE);
+
+    for id in &finished {
+        let job = house.until(async || house.job(*id).await.filter(|job| job.result.is_none())).await;
+        assert_eq!(job.state, JobState::Completed);
+    }
+    for id in &lost {
+        let job = house.until(async || house.job(*id).await.filter(|job| job.state == JobState::Queued)).await;
+        assert_eq!((job.attempt, job.fence.0), (1, 1));
+        let attempts = house.store.attempts(&house.tenant, *id).await.unwrap();
+        assert_eq!(attempts.len(), 1);
+        assert!(attempts[0].ended.is_some());
+    }
+    for id in &late {
+        let job = house.until(async || house.job(*id).await.filter(|job| job.state.is_final())).await;
+        assert_eq!(job.error.unwrap().code, FailureCode::StartDeadlineExceeded);
+    }
+    // The expired results go, the denoising states of the jobs that wait stay.
+    house.until(async || (house.objects().await.len() == EACH).then_some(())).await;
+    let mut kept: Vec<JobId> = Vec::new();
+    for id in &lost {
+        let checkpoint = house.job(*id).await.unwrap().checkpoint.unwrap();
+        assert!(house.objects().await.contains(&checkpoint.key));
+        kept.push(*id);
+    }
+    assert_eq!(kept, lost);
+    shutdown.cancel();
+    for scheduler in running {
+        scheduler.await.unwrap();
+    }
 }
