@@ -2,10 +2,11 @@
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use clapboard_jobs::{Causes, Hint, Job, JobId, NewJob, StoreError, Tenant};
+use clapboard_jobs::{Causes, Hint, Job, NewJob, StoreError};
 use uuid::Uuid;
 
 use crate::app::AppState;
+use crate::auth::Caller;
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
 use crate::{body, fields, health};
@@ -29,6 +30,7 @@ pub(crate) struct Admitted {
 /// Errors: an [`ApiError`] that names the parameter and the rule.
 pub(crate) async fn admit(state: &AppState, request: Request) -> Result<Admitted, ApiError> {
     let headers = request.headers().clone();
+    let Caller(tenant) = Caller::of(request.extensions())?;
     // The body is read first: a client that is answered in the middle of sending may miss the answer.
     let decoded = body::decode(request, &state.options).await?;
     let service = state.readiness.get();
@@ -40,36 +42,45 @@ pub(crate) async fn admit(state: &AppState, request: Request) -> Result<Admitted
     let ignored = ignored(&headers, &request.unknown)?;
     let model = served_model(state, request.model)?;
     let spec = request.video.resolve(&state.profile, seed(state))?;
-    let job = NewJob::new(Tenant::default(), model, &spec);
+    let (priority, start_within) = (request.priority, request.start_within);
+    let job = NewJob { priority, start_within, ..NewJob::new(tenant, model, &spec) };
     Ok(Admitted { job, ignored })
 }
 
 /// Stores the job and hints at it. Once this has returned, the job exists whatever happens.
 pub(crate) async fn commit(state: &AppState, new: NewJob) -> Result<Job, ApiError> {
-    let (tenant, id) = (new.tenant.clone(), new.id);
+    let again = new.clone();
     let job = match state.store.create(new).await {
-        Err(unheard @ StoreError::Unavailable { .. }) => read_back(state, &tenant, id, unheard).await?,
+        Err(unheard @ StoreError::Unavailable { .. }) => create_again(state, again, unheard).await?,
         created => created?,
     };
     let hint = Hint { queue: job.queue(), rank: job.rank, job: job.id };
-    // Hints may be lost: the sweep finds the job in the store.
-    if let Err(error) = state.dispatch.push(&[hint]).await {
-        tracing::warn!(job.id = %job.id, error = %Causes(&error), "could not hint at a new job");
-    }
-    tracing::info!(job.id = %job.id, cost_tflop = job.cost_tflop, "accepted a job");
+    // A hint may be lost, which the dispatcher has told: the sweep finds the job in the store.
+    let hinted = state.dispatch.push(&[hint]).await.is_ok();
+    tracing::info!(job.id = %job.id, job.tenant = %job.tenant, cost_tflop = job.cost_tflop, hinted, "accepted a job");
     Ok(job)
 }
 
-/// Looks for a job of which it was not heard whether it was made: a client that is told of a failure would make another.
-async fn read_back(state: &AppState, tenant: &Tenant, id: JobId, unheard: StoreError) -> Result<Job, ApiError> {
-    match state.store.get(tenant, id).await {
-        Ok(Some(job)) => {
+/// Makes a job of which it was not heard whether it was made: a client that is told of a failure would ask for another.
+///
+/// Under the same id, so that it is made once however the first try ends: looking whether it is there would miss one that
+/// is still under way.
+async fn create_again(state: &AppState, new: NewJob, unheard: StoreError) -> Result<Job, ApiError> {
+    let (tenant, id) = (new.tenant.clone(), new.id);
+    let made = match state.store.create(new).await {
+        Err(StoreError::Duplicate { .. }) => {
             tracing::warn!(job.id = %id, error = %Causes(&unheard), "a job was made and its answer lost");
-            Ok(job)
+            state.store.get(&tenant, id).await.map(|found| found.ok_or(unheard))
         }
-        Ok(None) => Err(unheard.into()),
+        made => made.map(Ok),
+    };
+    match made {
+        Ok(Ok(job)) => Ok(job),
+        // It was made, and deleted since.
+        Ok(Err(unheard)) => Err(unheard.into()),
+        Err(full @ StoreError::QueueFull { .. }) => Err(full.into()),
         // It may be there: the client has to ask for it, and not for another one.
-        Err(_) => Err(ApiError { should_retry: Some(false), ..ApiError::from(unheard) }.with_video(id)),
+        Err(error) => Err(ApiError { should_retry: Some(false), ..ApiError::from(error) }.with_video(id)),
     }
 }
 

@@ -12,12 +12,16 @@ use clapboard_jobs::{Blob, Dispatch, Store};
 use tokio_util::task::TaskTracker;
 use tower_http::catch_panic::CatchPanicLayer;
 
+use crate::auth::{self, Auth, Gate, Keys};
+use crate::hints::Hints;
 use crate::readiness::Readiness;
 use crate::{edge, openapi, unsupported};
 
 /// The limits and habits of the HTTP side.
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// How clients say who they are.
+    pub auth: Auth,
     /// The names, apart from the profile's own, under which a request may ask for the served model.
     pub model_aliases: Vec<String>,
     /// The seed of a request without one; none for a random one. vLLM-Omni takes 42.
@@ -45,12 +49,15 @@ pub struct Options {
     pub sync_poll: Duration,
     /// How long clients are asked to wait between two looks at a job.
     pub poll_after: Duration,
+    /// Whether a download is sent on to the media store, where that has addresses for it and the request does not say.
+    pub redirect_content: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let aliases = ["sora-2", "sora-2-pro", "minimax-h3", "MiniMaxAI/MiniMax-H3"];
         Self {
+            auth: Auth::default(),
             model_aliases: aliases.map(str::to_owned).to_vec(),
             default_seed: None,
             max_body_bytes: 1 << 20,
@@ -64,6 +71,7 @@ impl Default for Options {
             sync_timeout: Duration::from_secs(570),
             sync_poll: Duration::from_millis(250),
             poll_after: Duration::from_secs(2),
+            redirect_content: false,
         }
     }
 }
@@ -89,6 +97,12 @@ pub struct AppState {
 
 /// Puts the routes together.
 pub fn router(state: AppState) -> Router {
+    let keys = match state.options.auth {
+        Auth::Open => None,
+        Auth::Keys => Some(Keys::of(Arc::clone(&state.store))),
+    };
+    let gate = Gate { keys, options: Arc::clone(&state.options) };
+    let state = AppState { dispatch: Arc::new(Hints::before(state.dispatch)), ..state };
     let (documented, document) = openapi::routes().split_for_parts();
     let json: Arc<str> = document.to_json().expect("the document has string keys only").into();
     documented
@@ -96,6 +110,7 @@ pub fn router(state: AppState) -> Router {
         .merge(unsupported::routes())
         .fallback(edge::unknown_route)
         .layer(DefaultBodyLimit::disable()) // each body has its own limit: Options::max_body_bytes
+        .layer(middleware::from_fn_with_state(gate, auth::gate))
         .layer(CatchPanicLayer::custom(edge::after_panic))
         .layer(middleware::from_fn(edge::edge))
         .with_state(state)

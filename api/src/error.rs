@@ -14,6 +14,8 @@ use crate::error_code::ErrorCode;
 const MAX_SHOWN_CHARS: usize = 1000;
 /// After how many seconds a store that could not be reached may be tried again.
 const STORE_RETRY_AFTER_S: u32 = 5;
+/// After how many seconds a full queue may have room: OpenAI's clients wait for that long and give up at longer times.
+const QUEUE_RETRY_AFTER_S: u32 = 30;
 
 /// A refusal on its way to the client.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +83,11 @@ impl ApiError {
         Self::new(ErrorCode::NotFound, "Video not found").with_param("video_id")
     }
 
+    /// Makes the answer about a store that may be back soon.
+    fn away(message: &str) -> Self {
+        Self { retry_after_s: Some(STORE_RETRY_AFTER_S), ..Self::new(ErrorCode::NoCapacity, message) }
+    }
+
     /// Makes the answer to a fault of the service; the cause goes to the log and not to the client.
     pub fn internal() -> Self {
         Self::new(ErrorCode::InternalError, "the service could not answer; the cause is in its log")
@@ -100,10 +107,13 @@ impl From<StoreError> for ApiError {
                 Self::new(ErrorCode::InvalidCursor, format!("there is no video {after} to list after"))
                     .with_param("after")
             }
+            StoreError::QueueFull { limit, .. } => {
+                let message = format!("as many videos are waiting as may: {limit}");
+                Self { retry_after_s: Some(QUEUE_RETRY_AFTER_S), ..Self::new(ErrorCode::QueueFull, message) }
+            }
             StoreError::Unavailable { .. } => {
                 tracing::error!(error = %Causes(&error), "the job store could not be reached");
-                let refusal = Self::new(ErrorCode::NoCapacity, "the job store could not be reached");
-                Self { retry_after_s: Some(STORE_RETRY_AFTER_S), ..refusal }
+                Self::away("the job store could not be reached")
             }
             error => {
                 tracing::error!(error = %Causes(&error), "the job store failed");
@@ -116,7 +126,10 @@ impl From<StoreError> for ApiError {
 impl From<BlobError> for ApiError {
     fn from(error: BlobError) -> Self {
         tracing::error!(error = %Causes(&error), "the media store failed");
-        Self::internal()
+        match error {
+            BlobError::Unavailable { .. } => Self::away("the media store could not be reached"),
+            _ => Self::internal(),
+        }
     }
 }
 
@@ -141,7 +154,7 @@ pub struct ErrorBody {
 pub struct ErrorObject {
     /// What happened, for people.
     pub message: String,
-    /// Whose fault it is: `invalid_request_error` or `server_error`.
+    /// What kind of fault it is: `invalid_request_error`, `authentication_error`, `rate_limit_error` or `server_error`.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// The field, query parameter or header to blame.
@@ -166,6 +179,9 @@ impl IntoResponse for ApiError {
         let headers = response.headers_mut();
         if let Some(retry) = self.should_retry {
             headers.insert("x-should-retry", HeaderValue::from_static(if retry { "true" } else { "false" }));
+        }
+        if self.code == ErrorCode::InvalidApiKey {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if let Some(seconds) = self.retry_after_s {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));

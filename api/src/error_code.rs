@@ -39,6 +39,8 @@ pub enum ErrorCode {
     ReferenceRequired,
     /// There are more references than the task takes.
     TooManyReferences,
+    /// The request brings no API key, or one that is not known.
+    InvalidApiKey,
     /// The model is not served here.
     ModelNotFound,
     /// The list should go on after a video that never was.
@@ -59,6 +61,10 @@ pub enum ErrorCode {
     RangeNotSatisfiable,
     /// The video ended without a result.
     VideoFailed,
+    /// The video's file was kept as long as files are.
+    VideoExpired,
+    /// The tenant has as many videos waiting as it may.
+    QueueFull,
     /// A fault of the service itself.
     InternalError,
     /// The route is documented but not built.
@@ -71,7 +77,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// Every code.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 31] = [
         Self::MissingRequiredParameter,
         Self::StringAboveMaxLength,
         Self::InvalidJson,
@@ -86,6 +92,7 @@ impl ErrorCode {
         Self::InvalidReferenceCombination,
         Self::ReferenceRequired,
         Self::TooManyReferences,
+        Self::InvalidApiKey,
         Self::ModelNotFound,
         Self::InvalidCursor,
         Self::NotFound,
@@ -96,6 +103,8 @@ impl ErrorCode {
         Self::UnsupportedMediaType,
         Self::RangeNotSatisfiable,
         Self::VideoFailed,
+        Self::VideoExpired,
+        Self::QueueFull,
         Self::InternalError,
         Self::Unsupported,
         Self::NoCapacity,
@@ -119,6 +128,7 @@ impl ErrorCode {
             Self::InvalidReferenceCombination => "invalid_reference_combination",
             Self::ReferenceRequired => "reference_required",
             Self::TooManyReferences => "too_many_references",
+            Self::InvalidApiKey => "invalid_api_key",
             Self::ModelNotFound => "model_not_found",
             Self::InvalidCursor => "invalid_cursor",
             Self::NotFound => "not_found",
@@ -129,6 +139,8 @@ impl ErrorCode {
             Self::UnsupportedMediaType => "unsupported_media_type",
             Self::RangeNotSatisfiable => "range_not_satisfiable",
             Self::VideoFailed => "video_failed",
+            Self::VideoExpired => "video_expired",
+            Self::QueueFull => "queue_full",
             Self::InternalError => "internal_error",
             Self::Unsupported => "unsupported",
             Self::NoCapacity => "no_capacity",
@@ -155,6 +167,7 @@ impl ErrorCode {
             | Self::TooManyReferences
             | Self::ModelNotFound
             | Self::InvalidCursor => StatusCode::BAD_REQUEST,
+            Self::InvalidApiKey => StatusCode::UNAUTHORIZED,
             Self::NotFound | Self::VideoNotReady => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
@@ -162,6 +175,8 @@ impl ErrorCode {
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
             Self::VideoFailed => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::VideoExpired => StatusCode::GONE,
+            Self::QueueFull => StatusCode::TOO_MANY_REQUESTS,
             Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Unsupported => StatusCode::NOT_IMPLEMENTED,
             Self::NoCapacity => StatusCode::SERVICE_UNAVAILABLE,
@@ -171,7 +186,12 @@ impl ErrorCode {
 
     /// Returns the `error.type` of the reply: whose fault it is, in OpenAI's words.
     pub fn error_type(self) -> &'static str {
-        if self.status().is_server_error() { "server_error" } else { "invalid_request_error" }
+        match self {
+            Self::InvalidApiKey => "authentication_error",
+            Self::QueueFull => "rate_limit_error",
+            _ if self.status().is_server_error() => "server_error",
+            _ => "invalid_request_error",
+        }
     }
 
     /// Returns what the reply's `x-should-retry` says, where the client must not follow its own rule for the status.

@@ -23,7 +23,9 @@ pub(crate) async fn health() -> Json<Health> {
     Json(Health { status: "ok" })
 }
 
-/// Says whether jobs run now.
+/// Says whether the service takes work.
+///
+/// Neither the dispatcher nor the media store is asked: jobs wait for them.
 #[utoipa::path(get, path = "/ready", tag = "service", responses(
     (status = 200, body = Health),
     (status = 503, description = "The service starts, drains, or has lost its worker or its job store.", body = ErrorBody),
@@ -31,7 +33,7 @@ pub(crate) async fn health() -> Json<Health> {
 pub(crate) async fn ready(State(state): State<AppState>) -> Result<Json<Health>, ApiError> {
     match state.readiness.get() {
         ServiceState::Ready => {
-            // A worker without its store can neither take a job nor end one.
+            // Without its store no process can take a job, nor a worker end one.
             state.store.now().await?;
             Ok(Json(Health { status: "ready" }))
         }

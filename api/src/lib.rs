@@ -2,12 +2,13 @@
 //!
 //! A request to make a video takes the same steps whatever route it comes by and however it is encoded:
 //!
-//! 1. `body` decodes multipart, urlencoded or JSON into one tree of fields, within a byte limit;
-//! 2. `fields` refuses what is documented but not built and reads the rest into a
+//! 1. `auth` finds out whose it is;
+//! 2. `body` decodes multipart, urlencoded or JSON into one tree of fields, within a byte limit;
+//! 3. `fields` refuses what is documented but not built and reads the rest into a
 //!    [`VideoRequest`](clapboard_h3::VideoRequest);
-//! 3. the rules of `clapboard-h3` resolve it, or name the field that breaks one;
-//! 4. `admission` commits the job's row, and only then hints at it to the dispatcher;
-//! 5. the handlers in `videos` answer, from the row alone.
+//! 4. the rules of `clapboard-h3` resolve it, or name the field that breaks one;
+//! 5. `admission` commits the job's row, and only then hints at it to the dispatcher, through `hints`;
+//! 6. the handlers in `videos` answer, from the row alone.
 //!
 //! Every answer that is not a success has the same shape, [`ErrorBody`], with a code of [`ErrorCode`]; also those that no
 //! handler makes (unknown routes, wrong methods, panics), which `edge` sees to.
@@ -16,6 +17,7 @@
 
 mod admission;
 mod app;
+mod auth;
 mod body;
 mod client;
 mod edge;
@@ -23,6 +25,7 @@ mod error;
 mod error_code;
 mod fields;
 mod health;
+mod hints;
 mod openapi;
 mod readiness;
 mod server;
@@ -31,6 +34,7 @@ mod unsupported;
 mod videos;
 
 pub use app::{AppState, Options, router};
+pub use auth::Auth;
 pub use error::{ApiError, ErrorBody, ErrorObject};
 pub use error_code::ErrorCode;
 pub use openapi::document;

@@ -3,17 +3,29 @@
 use std::sync::Arc;
 
 use axum::http::{HeaderName, header};
-use utoipa::openapi::{Info, OpenApi, OpenApiBuilder};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{ComponentsBuilder, Info, OpenApi, OpenApiBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::AppState;
 use crate::{health, videos};
 
+/// The name of the key's scheme in the document.
+const API_KEY: &str = "api_key";
+
 /// Returns the routes that the document describes.
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     let info = Info::new("Clapboard", env!("CARGO_PKG_VERSION"));
-    OpenApiRouter::with_openapi(OpenApiBuilder::new().info(info).build())
+    let key = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some("Needed under /v1 where the service asks for keys; elsewhere not looked at."))
+        .build();
+    let components = ComponentsBuilder::new().security_scheme(API_KEY, SecurityScheme::Http(key)).build();
+    // A requirement of nothing beside the key: whether it is needed is the service's setting.
+    let security = [SecurityRequirement::default(), SecurityRequirement::new(API_KEY, [""; 0])];
+    let document = OpenApiBuilder::new().info(info).components(Some(components)).security(Some(security)).build();
+    OpenApiRouter::with_openapi(document)
         .routes(routes!(videos::create::create, videos::list::list))
         .routes(routes!(videos::sync::create_sync))
         .routes(routes!(videos::retrieve::retrieve, videos::delete::delete))

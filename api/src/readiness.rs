@@ -1,4 +1,4 @@
-//! Whether work is taken now, told by the worker's side and read by the routes.
+//! Whether work is taken now, told by who runs the process and read by the routes.
 
 use tokio::sync::watch;
 
@@ -7,11 +7,11 @@ use tokio::sync::watch;
 pub enum ServiceState {
     /// The engine loads: jobs are accepted and wait.
     Starting,
-    /// Jobs run.
+    /// Jobs run: the worker of this process has loaded its engine, or this process has none and leaves them to others.
     Ready,
     /// The service stops: nothing new is accepted.
     Draining,
-    /// The worker has ended, so that nothing would ever run.
+    /// The worker of this process has ended, so that nothing would ever run.
     WorkerLost,
 }
 
@@ -27,9 +27,15 @@ impl ServiceState {
 pub struct Readiness(watch::Sender<ServiceState>);
 
 impl Readiness {
-    /// Makes the handle of a service that starts.
+    /// Makes the handle of a service that starts, and waits for the worker in its process.
     pub fn new() -> Self {
         Self(watch::Sender::new(ServiceState::Starting))
+    }
+
+    /// Makes the handle of a service without a worker in its process: it is ready at once, and jobs wait for workers
+    /// elsewhere.
+    pub fn new_without_worker() -> Self {
+        Self(watch::Sender::new(ServiceState::Ready))
     }
 
     /// Changes the state for everybody. A service that drains goes on draining.
@@ -76,6 +82,14 @@ mod tests {
         other.set(ServiceState::Ready);
         assert_eq!(other.get(), ServiceState::Draining);
         assert!(!other.get().accepts_jobs());
+    }
+
+    #[test]
+    fn a_service_without_a_worker_is_ready_at_once_and_stops_like_any_other() {
+        let readiness = Readiness::new_without_worker();
+        assert_eq!(readiness.get(), ServiceState::Ready);
+        readiness.set(ServiceState::Draining);
+        assert_eq!(readiness.get(), ServiceState::Draining);
     }
 
     #[tokio::test]

@@ -65,6 +65,15 @@ pub(crate) async fn decode(request: Request, options: &Options) -> Result<Decode
     decoded
 }
 
+/// Reads and throws away the body of a request that is refused for something else, behind the answer.
+pub(crate) fn throw_away(request: Request, options: &Options) {
+    let (parts, body) = request.into_parts();
+    // Who waits for a "100 Continue" sends nothing, and reading would ask for it.
+    if !body.is_end_stream() && !parts.headers.contains_key(header::EXPECT) {
+        drain_behind(LimitedBody::new(body.into_data_stream(), options.max_body_bytes), options);
+    }
+}
+
 /// Reads on while the answer is already on its way.
 fn drain_behind(body: LimitedBody, options: &Options) {
     let (most_bytes, patience) = (options.drain_bytes, options.drain_timeout);

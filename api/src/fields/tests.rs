@@ -1,3 +1,6 @@
+use std::time::Duration;
+
+use clapboard_jobs::Priority;
 use serde_json::{Value, json};
 
 use super::read;
@@ -142,6 +145,20 @@ fn wrong_types_name_the_field() {
         assert_eq!((code, param.as_str()), (ErrorCode::InvalidValue, path));
         assert_eq!(message, format!("{path} {end}"));
     }
+}
+
+#[test]
+fn priority_and_deadline_are_read_wherever_they_stand() {
+    let plain = read_json(json!({"prompt": "x"})).unwrap();
+    assert_eq!((plain.priority, plain.start_within), (Priority::Normal, None));
+    let texts = read_json(json!({"prompt": "x", "priority": "low", "start_deadline_s": "0.5"})).unwrap();
+    assert_eq!((texts.priority, texts.start_within), (Priority::Low, Some(Duration::from_millis(500))));
+    let extra = json!({"priority": "normal", "start_deadline_s": 604_800});
+    let extra = read_json(json!({"prompt": "x", "priority": "low", "extra_params": extra})).unwrap();
+    assert_eq!((extra.priority, extra.start_within), (Priority::Normal, Some(Duration::from_secs(604_800))));
+    let (code, param, message) = refusal(json!({"prompt": "x", "start_deadline_s": 1e9}));
+    assert_eq!((code, param.as_str()), (ErrorCode::InvalidValue, "start_deadline_s"));
+    assert_eq!(message, "start_deadline_s must be above 0 and at most 604800 (7 days), got 1000000000");
 }
 
 #[test]

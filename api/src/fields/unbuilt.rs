@@ -20,7 +20,7 @@ enum Neutral {
 }
 
 /// The fields, each with the value that asks for nothing.
-const UNBUILT: [(&str, Neutral); 35] = [
+const UNBUILT: [(&str, Neutral); 33] = [
     ("negative_prompt", Neutral::None),
     ("boundary_ratio", Neutral::None),
     ("start_time_seconds", Neutral::None),
@@ -42,9 +42,7 @@ const UNBUILT: [(&str, Neutral); 35] = [
     ("webhook_url", Neutral::None),
     ("webhook_events", Neutral::None),
     ("metadata", Neutral::None),
-    ("priority", Neutral::None),
     ("expires_after", Neutral::None),
-    ("start_deadline_s", Neutral::None),
     ("frame_index", Neutral::None),
     ("frame_indexes", Neutral::None),
     ("frame_indices", Neutral::None),

@@ -1,22 +1,26 @@
 //! `GET` and `HEAD /v1/videos/{id}/content`: the finished file.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use clapboard_jobs::{BlobError, Job, JobError, JobState, ResultObject, Tenant};
+use clapboard_jobs::{BlobError, Job, JobError, JobState, ResultObject};
 
 use super::VideoFile;
 use super::id::VideoId;
 use super::query::pairs;
 use super::range::{Validators, Wanted};
 use crate::app::AppState;
+use crate::auth::Caller;
 use crate::error::{ApiError, ErrorBody};
 use crate::error_code::ErrorCode;
 
-/// Sends the finished video, or some bytes of it.
+/// How long the address of a redirect works.
+const LINK_LIFE: Duration = Duration::from_secs(300);
+
+/// Sends the finished video, or some bytes of it, or says where they are.
 ///
 /// Whatever the request's `Accept` says, an MP4 comes: OpenAI's clients ask for `application/binary`.
 #[utoipa::path(
@@ -24,6 +28,7 @@ use crate::error_code::ErrorCode;
     params(
         ("id" = String, Path, description = "The video's id."),
         ("variant" = Option<String>, Query, description = "Only `video`."),
+        ("redirect" = Option<String>, Query, description = "`true`: be sent on to the media store, if that has addresses."),
     ),
     responses(
         (status = 200, content_type = "video/mp4", body = VideoFile, headers(
@@ -32,19 +37,30 @@ use crate::error_code::ErrorCode;
         )),
         (status = 206, content_type = "video/mp4", body = VideoFile, description = "The bytes that `Range` asked for."),
         (status = 304, description = "The client has it already."),
+        (status = 307, description = "The file is at `Location` for five minutes."),
         (status = 400, description = "There is no such variant, or it is not supported.", body = ErrorBody),
+        (status = 401, description = "The API key is missing or not known.", body = ErrorBody),
         (status = 404, description = "There is no such video, or it is not finished.", body = ErrorBody),
+        (status = 410, description = "The file was kept as long as files are.", body = ErrorBody),
         (status = 416, description = "The bytes are not within the file.", body = ErrorBody),
         (status = 422, description = "The video ended without a result.", body = ErrorBody),
+        (status = 503, description = "The job store or the media store cannot be reached now.", body = ErrorBody),
     ),
 )]
 pub(crate) async fn content(
     State(state): State<AppState>,
+    caller: Caller,
     id: VideoId,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let (job, object) = finished(&state, id, &uri).await?;
+    let asked = query(&uri)?;
+    let (job, object) = finished(&state, caller, id).await?;
+    if asked.unwrap_or(state.options.redirect_content)
+        && let Some(elsewhere) = redirect(&state, &job, &object, &headers).await?
+    {
+        return Ok(elsewhere);
+    }
     respond(&state, &job, &object, &headers).await
 }
 
@@ -57,17 +73,23 @@ pub(crate) async fn content(
     ),
     responses(
         (status = 200, description = "The download would succeed."),
+        (status = 401, description = "The API key is missing or not known."),
         (status = 404, description = "There is no such video, or it is not finished."),
+        (status = 410, description = "The file was kept as long as files are."),
         (status = 422, description = "The video ended without a result."),
+        (status = 503, description = "The job store or the media store cannot be reached now."),
     ),
 )]
 pub(crate) async fn content_head(
     State(state): State<AppState>,
+    caller: Caller,
     id: VideoId,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let (job, object) = finished(&state, id, &uri).await?;
+    // Never a redirect: the media store's addresses are for GET alone.
+    query(&uri)?;
+    let (job, object) = finished(&state, caller, id).await?;
     let validators = validators(&job, &object);
     if validators.wanted(&headers) == Wanted::NotModified {
         return Ok(not_modified(&job, &validators));
@@ -79,6 +101,27 @@ pub(crate) async fn content_head(
     let mut response = file_headers(&job, &validators);
     response.insert(header::CONTENT_LENGTH, HeaderValue::from(object.size_bytes));
     Ok(response.into_response())
+}
+
+/// Sends a client on to the media store; none where that has no addresses, and for a client that has the file already.
+async fn redirect(
+    state: &AppState,
+    job: &Job,
+    object: &ResultObject,
+    request: &HeaderMap,
+) -> Result<Option<Response>, ApiError> {
+    if validators(job, object).wanted(request) == Wanted::NotModified {
+        return Ok(None);
+    }
+    let Some(link) = state.blob.link(&object.key, LINK_LIFE, &file_name(job)).await? else {
+        return Ok(None);
+    };
+    let Ok(location) = HeaderValue::try_from(link) else {
+        tracing::error!(job.id = %job.id, "the media store's address of a file cannot stand in a header");
+        return Err(ApiError::internal());
+    };
+    let headers = [(header::LOCATION, location), (header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
+    Ok(Some((StatusCode::TEMPORARY_REDIRECT, headers).into_response()))
 }
 
 /// Sends a finished file as the request's conditions and range have it.
@@ -122,44 +165,65 @@ pub(super) async fn respond(
     Ok((status, headers, Body::from_stream(opened.stream)).into_response())
 }
 
-/// Returns the error of a job that ended without a result.
-pub(super) fn failed(job: &Job) -> ApiError {
+/// Says why a job has no file.
+pub(super) fn without_result(job: &Job) -> ApiError {
+    match job.state {
+        JobState::Completed => {
+            let message = "the video's file was kept as long as files are, and is deleted";
+            ApiError::new(ErrorCode::VideoExpired, message).with_param("video_id")
+        }
+        JobState::Failed | JobState::Cancelled => failed(job),
+        JobState::Queued | JobState::Running => {
+            let message = format!("the video is not ready: it is {}", job.status());
+            ApiError::new(ErrorCode::VideoNotReady, message).with_param("video_id")
+        }
+    }
+}
+
+fn failed(job: &Job) -> ApiError {
     let reason = job.error.as_ref().map(JobError::to_string).unwrap_or_default();
     ApiError::new(ErrorCode::VideoFailed, format!("the video has no content: {reason}")).with_video(job.id)
 }
 
-async fn finished(state: &AppState, VideoId(id): VideoId, uri: &Uri) -> Result<(Job, ResultObject), ApiError> {
-    check_query(uri)?;
-    let job = state.store.get(&Tenant::default(), id).await?.ok_or_else(ApiError::video_not_found)?;
+async fn finished(
+    state: &AppState,
+    Caller(tenant): Caller,
+    VideoId(id): VideoId,
+) -> Result<(Job, ResultObject), ApiError> {
+    let job = state.store.get(&tenant, id).await?.ok_or_else(ApiError::video_not_found)?;
     match (job.state, job.result.clone()) {
         (JobState::Completed, Some(object)) => Ok((job, object)),
-        (JobState::Failed | JobState::Cancelled, _) => Err(failed(&job)),
-        _ => {
-            let message = format!("the video is not ready: it is {}", job.status());
-            Err(ApiError::new(ErrorCode::VideoNotReady, message).with_param("video_id"))
-        }
+        _ => Err(without_result(&job)),
     }
 }
 
-fn check_query(uri: &Uri) -> Result<(), ApiError> {
+/// Reads the query: whether a redirect is wanted, if it says.
+fn query(uri: &Uri) -> Result<Option<bool>, ApiError> {
+    let mut redirect = None;
     for (name, value) in pairs(uri)? {
         let unsupported = |what| Err(ApiError::unsupported_parameter(&name, format!("{what} is not supported yet")));
         match (name.as_str(), value.as_str()) {
-            ("variant", "video") | ("redirect", "false" | "0") => {}
+            ("variant", "video") => {}
+            ("redirect", "true" | "1") => redirect = Some(true),
+            ("redirect", "false" | "0") => redirect = Some(false),
             ("variant", "thumbnail" | "spritesheet") => return unsupported(format!("the variant {value}")),
             ("variant", _) => {
                 return Err(ApiError::invalid_value(&name, "variant must be video, thumbnail or spritesheet"));
             }
-            ("redirect", _) => return unsupported("a redirect to the media store".to_owned()),
+            ("redirect", _) => return Err(ApiError::invalid_value(&name, "redirect must be true or false")),
             _ => {}
         }
     }
-    Ok(())
+    Ok(redirect)
 }
 
 fn validators(job: &Job, object: &ResultObject) -> Validators {
     let finished = job.finished_at.map_or(0, |at| at.unix_seconds());
     Validators::new(&object.sha256, u64::try_from(finished).unwrap_or_default(), object.size_bytes)
+}
+
+fn file_name(job: &Job) -> String {
+    format!("{}.mp4", job.id)
 }
 
 fn file_headers(job: &Job, validators: &Validators) -> HeaderMap {
@@ -169,7 +233,7 @@ fn file_headers(job: &Job, validators: &Validators) -> HeaderMap {
         (header::ACCEPT_RANGES, HeaderValue::from_static("bytes")),
         (header::ETAG, ascii(validators.etag.clone())),
         (header::LAST_MODIFIED, ascii(httpdate::fmt_http_date(validators.modified.max(SystemTime::UNIX_EPOCH)))),
-        (header::CONTENT_DISPOSITION, ascii(format!("attachment; filename=\"{}.mp4\"", job.id))),
+        (header::CONTENT_DISPOSITION, ascii(format!("attachment; filename=\"{}\"", file_name(job)))),
     ])
 }
 
@@ -196,10 +260,11 @@ fn wrong_size(job: &Job, object: &ResultObject, found_bytes: u64) -> ApiError {
     ApiError::internal()
 }
 
-/// Says why the file of a completed job is not there: it may have been deleted since its row was read.
+/// Says why the file of a completed job is not there: it may have been deleted or have expired since its row was read.
 async fn missing(state: &AppState, job: &Job) -> ApiError {
     match state.store.get(&job.tenant, job.id).await {
         Ok(None) => ApiError::video_not_found(),
+        Ok(Some(now)) if now.result.is_none() => without_result(&now),
         Ok(Some(_)) => {
             tracing::error!(job.id = %job.id, "the file of a completed job is missing");
             ApiError::internal()

@@ -24,9 +24,11 @@ use crate::error::{ApiError, ErrorBody};
             ("x-ignored-fields" = String, description = "The fields that nothing documents, if there were any."),
         )),
         (status = 400, description = "A field breaks a rule, which the error names.", body = ErrorBody),
+        (status = 401, description = "The API key is missing or not known.", body = ErrorBody),
         (status = 408, description = "The body did not come in time.", body = ErrorBody),
         (status = 413, description = "The body is too large.", body = ErrorBody),
         (status = 415, description = "The body is of another type.", body = ErrorBody),
+        (status = 429, description = "As many videos are waiting as may.", body = ErrorBody),
         (status = 503, description = "No work is taken now.", body = ErrorBody),
     ),
 )]

@@ -2,12 +2,12 @@
 
 use axum::Json;
 use axum::extract::State;
-use clapboard_jobs::Tenant;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::id::VideoId;
 use crate::app::AppState;
+use crate::auth::Caller;
 use crate::error::{ApiError, ErrorBody};
 
 /// The reply to a delete.
@@ -30,14 +30,17 @@ pub struct DeletedVideo {
     params(("id" = String, Path, description = "The video's id.")),
     responses(
         (status = 200, body = DeletedVideo),
+        (status = 401, description = "The API key is missing or not known.", body = ErrorBody),
         (status = 404, description = "There is no such video; also when it is deleted already.", body = ErrorBody),
+        (status = 503, description = "The job store cannot be reached now.", body = ErrorBody),
     ),
 )]
 pub(crate) async fn delete(
     State(state): State<AppState>,
+    Caller(tenant): Caller,
     VideoId(id): VideoId,
 ) -> Result<Json<DeletedVideo>, ApiError> {
-    let was = state.store.delete(&Tenant::default(), id).await?.ok_or_else(ApiError::video_not_found)?;
+    let was = state.store.delete(&tenant, id).await?.ok_or_else(ApiError::video_not_found)?;
     tracing::info!(job.id = %id, job.state = %was, "deleted a job");
     Ok(Json(DeletedVideo { id: id.to_string(), object: "video.deleted", deleted: true }))
 }

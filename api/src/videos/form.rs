@@ -54,6 +54,11 @@ pub struct CreateVideo {
     /// 0 to 20; without effect on this model.
     #[schema(minimum = 0, maximum = 20)]
     pub true_cfg_scale: Option<f64>,
+    /// `normal` or `low`: a low one lets others go before it, about ten videos' worth of work and no more.
+    pub priority: Option<String>,
+    /// Within how many seconds after its creation it has to have begun, else it fails: above 0, at most 604800 (7 days).
+    #[schema(exclusive_minimum = 0, maximum = 604_800)]
+    pub start_deadline_s: Option<f64>,
     /// Only 1.
     pub num_outputs_per_prompt: Option<i64>,
     /// More options, as an object or as JSON in a text: `task` (`t2va`), `duration` or `duration_seconds` (fractions are

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, Uri};
-use clapboard_jobs::{ListQuery, Order, Tenant};
+use clapboard_jobs::{ListQuery, Order};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -11,6 +11,7 @@ use super::Video;
 use super::query::pairs;
 use crate::admission::ignored;
 use crate::app::AppState;
+use crate::auth::Caller;
 use crate::error::{ApiError, ErrorBody};
 use crate::error_code::ErrorCode;
 
@@ -49,16 +50,19 @@ pub struct VideoList {
             ("x-ignored-fields" = String, description = "The parameters that nothing documents, if there were any."),
         )),
         (status = 400, description = "A parameter breaks a rule, which the error names.", body = ErrorBody),
+        (status = 401, description = "The API key is missing or not known.", body = ErrorBody),
+        (status = 503, description = "The job store cannot be reached now.", body = ErrorBody),
     ),
 )]
 pub(crate) async fn list(
     State(state): State<AppState>,
+    Caller(tenant): Caller,
     uri: Uri,
     request: HeaderMap,
 ) -> Result<(HeaderMap, Json<VideoList>), ApiError> {
     let (query, unknown) = query(&uri)?;
     let ignored = ignored(&request, &unknown)?;
-    let page = state.store.list(&Tenant::default(), &query).await?;
+    let page = state.store.list(&tenant, &query).await?;
     let headers = ignored.map(|names| (HeaderName::from_static("x-ignored-fields"), names)).into_iter().collect();
     let data: Vec<Video> = page.jobs.iter().map(Video::of).collect();
     let list = VideoList {

@@ -64,7 +64,7 @@ pub struct Video {
     /// When it ended, with or without a result.
     #[schema(required = true)]
     pub completed_at: Option<i64>,
-    /// When its file will be deleted: always null, files are kept until the video is deleted.
+    /// When its file is deleted, or was; null while there is none, and where files are kept as long as their videos.
     #[schema(required = true)]
     pub expires_at: Option<i64>,
     /// Its canvas in pixels, `WIDTHxHEIGHT`, after every rule.
@@ -87,7 +87,7 @@ pub struct Video {
     pub quality: Option<&'static str>,
     /// Always `video/mp4`.
     pub media_type: &'static str,
-    /// The name of the file, once there is one.
+    /// The name of the file, while there is one.
     #[schema(required = true)]
     pub file_name: Option<String>,
     /// Seconds from the begin of the run to its stored result.
@@ -125,6 +125,11 @@ pub struct Video {
     pub queue_position: Option<u64>,
     /// How many attempts count so far, the present one included.
     pub attempt: u32,
+    /// How urgent it is: `normal` or `low`.
+    pub priority: &'static str,
+    /// Until when it has to have begun, in seconds since 1970, else it fails; null for whenever, and once it has begun.
+    #[schema(required = true)]
+    pub start_by: Option<i64>,
     /// Always null: metadata are not built.
     #[schema(value_type = Option<Object>, required = true)]
     pub metadata: (),
@@ -147,7 +152,7 @@ impl Video {
             created_at: job.created_at.unix_seconds(),
             started_at: job.begun_at.map(|at| at.unix_seconds()),
             completed_at: job.finished_at.map(|at| at.unix_seconds()),
-            expires_at: None,
+            expires_at: job.result_expires_at.map(|at| at.unix_seconds()),
             size: spec.map(|spec| spec.canvas.to_string()),
             seconds: spec.map(|spec| whole_seconds(spec.num_frames.seconds())),
             prompt: spec.map(|spec| spec.prompt.clone()),
@@ -158,7 +163,7 @@ impl Video {
                 .map(|error| VideoError { code: error.code.as_str(), message: error.message.clone() }),
             quality: spec.map(|spec| spec.quality.as_str()),
             media_type: "video/mp4",
-            file_name: completed.then(|| format!("{}.mp4", job.id)),
+            file_name: job.result.as_ref().map(|_| format!("{}.mp4", job.id)),
             inference_time_s: report.as_ref().map(|report| report.inference_s),
             fps: FPS,
             num_frames: spec.map(|spec| spec.num_frames.get()),
@@ -173,6 +178,8 @@ impl Video {
             forwards: spec.map(|spec| spec.forwards() as u64),
             queue_position: None,
             attempt: job.attempt,
+            priority: job.priority.as_str(),
+            start_by: job.start_by.map(|at| at.unix_seconds()),
             metadata: (),
         }
     }
@@ -190,8 +197,8 @@ fn spec(job: &Job) -> Option<GenerationSpec> {
 
 fn progress(status: Status, progress: &Progress) -> u8 {
     match status {
-        Status::Queued => 0,
-        Status::InProgress | Status::Failed => progress.percent.min(Progress::MAX_PERCENT_UNSTORED),
+        // A job that waits for its next attempt shows how far that one will begin, if the store knows.
+        Status::Queued | Status::InProgress | Status::Failed => progress.percent.min(Progress::MAX_PERCENT_UNSTORED),
         Status::Completed => 100,
     }
 }
@@ -225,7 +232,8 @@ mod tests {
     #[test]
     fn a_hundred_percent_are_for_completed_videos_alone() {
         let done = Progress { percent: 100, ..Progress::START };
-        assert_eq!(progress(Status::Queued, &done), 0);
+        assert_eq!(progress(Status::Queued, &done), 99);
+        assert_eq!(progress(Status::Queued, &Progress::START), 0);
         assert_eq!(progress(Status::InProgress, &done), 99);
         assert_eq!(progress(Status::Failed, &done), 99);
         assert_eq!(progress(Status::Completed, &Progress::START), 100);

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use clapboard_jobs::{Causes, Job, JobId, JobState, RunReport, Tenant};
 
-use super::content::{failed, respond};
+use super::content::{respond, without_result};
 use super::object::mebibytes;
 use super::{CreateVideo, VideoFile};
 use crate::admission::{admit, asks, commit};
@@ -43,7 +43,9 @@ use crate::health;
         (status = 408, description = "The body did not come in time.", body = ErrorBody),
         (status = 413, description = "The body is too large.", body = ErrorBody),
         (status = 415, description = "The body is of another type.", body = ErrorBody),
+        (status = 401, description = "The API key is missing or not known.", body = ErrorBody),
         (status = 422, description = "The video ended without a result.", body = ErrorBody),
+        (status = 429, description = "As many videos are waiting as may.", body = ErrorBody),
         (status = 503, description = "No work is taken now.", body = ErrorBody),
         (status = 504, description = "It takes longer than the client may wait; the job goes on.", body = ErrorBody),
     ),
@@ -53,10 +55,11 @@ pub(crate) async fn create_sync(State(state): State<AppState>, request: Request)
     let client = request.extensions().get::<Client>().cloned().filter(|_| !keeps);
     let admitted = admit(&state, request).await?;
     // Armed before the row is there: the client may go away while it is written.
-    let mut guard = CancelOnDrop { state: state.clone(), id: admitted.job.id, armed: !keeps };
+    let mut guard =
+        CancelOnDrop { state: state.clone(), tenant: admitted.job.tenant.clone(), id: admitted.job.id, armed: !keeps };
     let job = commit(&state, admitted.job).await?;
     let waited = tokio::select! {
-        waited = ended(&state, job.id) => waited,
+        waited = ended(&state, &job.tenant, job.id) => waited,
         () = tokio::time::sleep(state.options.sync_timeout) => Err(out_of_time(&state, job.id)),
         () = state.readiness.closed() => Err(interrupted(&state, job.id)),
         () = gone(client) => return Err(after_commit(unwanted(), job.id)),
@@ -77,7 +80,7 @@ pub(crate) async fn create_sync(State(state): State<AppState>, request: Request)
 /// Answers with the video of a job that has ended.
 async fn answer(state: &AppState, job: &Job) -> Result<Response, ApiError> {
     let (JobState::Completed, Some(object)) = (job.state, &job.result) else {
-        return Err(failed(job));
+        return Err(without_result(job));
     };
     let mut response = respond(state, job, object, &HeaderMap::new()).await?;
     response.headers_mut().extend(run_headers(job));
@@ -93,9 +96,9 @@ fn after_commit(mut error: ApiError, id: JobId) -> ApiError {
 }
 
 /// Waits for the job's end.
-async fn ended(state: &AppState, id: JobId) -> Result<Job, ApiError> {
+async fn ended(state: &AppState, tenant: &Tenant, id: JobId) -> Result<Job, ApiError> {
     loop {
-        match state.store.get(&Tenant::default(), id).await {
+        match state.store.get(tenant, id).await {
             Ok(Some(job)) if job.state.is_final() => return Ok(job),
             Ok(Some(_)) => {}
             Ok(None) => return Err(ApiError::video_not_found()),
@@ -158,6 +161,7 @@ fn run_headers(job: &Job) -> HeaderMap {
 /// Cancels the job when the request is dropped before its answer is known.
 struct CancelOnDrop {
     state: AppState,
+    tenant: Tenant,
     id: JobId,
     armed: bool,
 }
@@ -167,9 +171,9 @@ impl Drop for CancelOnDrop {
         if !self.armed {
             return;
         }
-        let (store, id) = (self.state.store.clone(), self.id);
+        let (store, tenant, id) = (self.state.store.clone(), self.tenant.clone(), self.id);
         self.state.tasks.spawn(async move {
-            match store.cancel(&Tenant::default(), id).await {
+            match store.cancel(&tenant, id).await {
                 Ok(_) => tracing::info!(job.id = %id, "cancelled a job whose client has gone"),
                 Err(error) => {
                     tracing::warn!(job.id = %id, error = %Causes(&error), "could not cancel a job whose client has gone");

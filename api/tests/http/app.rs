@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -12,7 +13,7 @@ use clapboard_blob::DiskBlob;
 use clapboard_dispatch::MemoryDispatch;
 use clapboard_h3::{ModelProfile, Partition};
 use clapboard_jobs::fixtures::FaultyStore;
-use clapboard_jobs::{Clock, Job, JobId, ListQuery, Micros, Policy, Queue, Tenant};
+use clapboard_jobs::{CapacityClass, Clock, Job, JobId, ListQuery, Micros, Policy, Queue, Tenant};
 use clapboard_store_sqlite::SqliteStore;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -25,17 +26,27 @@ use crate::worker::Worker;
 /// The moment at which everything happens: 2025-11-24 16:00:00 UTC.
 pub(crate) const NOW: Micros = Micros(1_764_000_000_123_456);
 
-struct Standstill;
+/// A clock that stands still until a test moves it.
+#[derive(Default)]
+pub(crate) struct Standstill(AtomicI64);
+
+impl Standstill {
+    /// Lets `by` pass at once.
+    pub(crate) fn advance(&self, by: Duration) {
+        self.0.fetch_add(i64::try_from(by.as_micros()).unwrap(), Ordering::SeqCst);
+    }
+}
 
 impl Clock for Standstill {
     fn now(&self) -> Micros {
-        NOW
+        Micros(NOW.0 + self.0.load(Ordering::SeqCst))
     }
 }
 
 /// A service over a folder of its own.
 pub(crate) struct TestApp {
     pub(crate) state: AppState,
+    pub(crate) clock: Arc<Standstill>,
     router: Router,
     folder: TempDir,
 }
@@ -77,7 +88,12 @@ impl Reply {
         let mut keys: Vec<&str> = error.keys().map(String::as_str).collect();
         keys.sort_unstable();
         assert_eq!(keys, ["code", "message", "param", "type"]);
-        let expected = if self.status.is_server_error() { "server_error" } else { "invalid_request_error" };
+        let expected = match self.status.as_u16() {
+            401 => "authentication_error",
+            429 => "rate_limit_error",
+            status if status >= 500 => "server_error",
+            _ => "invalid_request_error",
+        };
         assert_eq!(error["type"], expected);
         assert!(!self.header("x-request-id").is_empty());
         let text = |key: &str| error[key].as_str().map(str::to_owned);
@@ -102,30 +118,44 @@ impl TestApp {
 
     /// Starts a ready service with its own limits.
     pub(crate) async fn start_with(options: Options) -> Self {
+        Self::start_under(options, Policy::default()).await
+    }
+
+    /// Starts a ready service whose store goes by a policy.
+    pub(crate) async fn start_under(options: Options, policy: Policy) -> Self {
         let folder = TempDir::new().unwrap();
         let file = folder.path().join("jobs.sqlite");
-        let store = SqliteStore::open(&file, Policy::default(), Arc::new(Standstill)).await.unwrap();
+        let clock = Arc::new(Standstill::default());
+        let store = SqliteStore::open(&file, policy, Arc::clone(&clock) as _).await.unwrap();
         let readiness = Readiness::new();
         readiness.set(ServiceState::Ready);
         let state = AppState {
             store: Arc::new(store),
-            dispatch: Arc::new(MemoryDispatch::new()),
+            dispatch: Arc::new(MemoryDispatch::new(1000)),
             blob: Arc::new(DiskBlob::open(&folder.path().join("media")).await.unwrap()),
             profile: Arc::new(ModelProfile::released("MiniMax-H3", vec![Partition::Fl2va])),
             readiness,
             options: Arc::new(options),
             tasks: TaskTracker::new(),
         };
-        Self { router: router(state.clone()), state, folder }
+        Self { router: router(state.clone()), state, clock, folder }
     }
 
     /// Starts a ready service over a store that fails when it is told to.
     pub(crate) async fn start_faulty() -> (Self, Arc<FaultyStore>) {
-        let mut app = Self::start().await;
-        let store = Arc::new(FaultyStore::over(Arc::clone(&app.state.store)));
-        app.state.store = Arc::clone(&store) as _;
-        app.router = router(app.state.clone());
-        (app, store)
+        Self::start().await.over_faulty()
+    }
+
+    /// Puts the service over a store that fails when it is told to.
+    pub(crate) fn over_faulty(self) -> (Self, Arc<FaultyStore>) {
+        let store = Arc::new(FaultyStore::over(Arc::clone(&self.state.store)));
+        let state = AppState { store: Arc::clone(&store) as _, ..self.state.clone() };
+        (self.with(state), store)
+    }
+
+    /// Lets the service work with something else.
+    pub(crate) fn with(self, state: AppState) -> Self {
+        Self { router: router(state.clone()), state, ..self }
     }
 
     /// Removes the job store's file under the running service.
@@ -200,7 +230,11 @@ impl TestApp {
 
     /// Returns how many hints wait.
     pub(crate) async fn hints(&self) -> u64 {
-        self.state.dispatch.len(Queue::of(Partition::Fl2va)).await.unwrap()
+        let mut hints = 0;
+        for class in CapacityClass::all() {
+            hints += self.state.dispatch.len(Queue::of(Partition::Fl2va, class)).await.unwrap();
+        }
+        hints
     }
 
     /// Waits until a look at the service is as wished.

@@ -1,6 +1,16 @@
 //! The finished file, whole and in parts.
 
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
 use axum::http::{Method, StatusCode};
+use clapboard_api::{AppState, Options};
+use clapboard_jobs::blob::{ObjectInfo, Opened, Put};
+use clapboard_jobs::{Blob, BlobError, BlobKey, Policy};
+use serde_json::{Value, json};
 
 use crate::app::TestApp;
 use crate::worker::film;
@@ -97,9 +107,127 @@ async fn only_the_video_itself_is_built() {
         reply.refused(400, "unsupported_parameter", Some("variant"));
     }
     assert_eq!(app.get(&format!("{path}?redirect=false&variant=")).await.status, StatusCode::OK);
-    app.get(&format!("{path}?redirect=true")).await.refused(400, "unsupported_parameter", Some("redirect"));
+    let message = app.get(&format!("{path}?redirect=maybe")).await.refused(400, "invalid_value", Some("redirect"));
+    assert_eq!(message, "redirect must be true or false");
     let message = app.get(&format!("{path}?variant=poster")).await.refused(400, "invalid_value", Some("variant"));
     assert_eq!(message, "variant must be video, thumbnail or spritesheet");
+}
+
+/// A real media store that has addresses for everybody besides.
+struct Linked(Arc<dyn Blob>);
+
+/// What an address looks like; nothing is there.
+fn address(key: &BlobKey, life: Duration, file_name: &str) -> String {
+    format!("https://media.example/{key}?expires={}&name={file_name}", life.as_secs())
+}
+
+#[async_trait]
+impl Blob for Linked {
+    async fn put_file(&self, key: &BlobKey, file: &Path, moved: &(dyn Fn() + Send + Sync)) -> Result<Put, BlobError> {
+        self.0.put_file(key, file, moved).await
+    }
+
+    async fn head(&self, key: &BlobKey) -> Result<Option<ObjectInfo>, BlobError> {
+        self.0.head(key).await
+    }
+
+    async fn open(&self, key: &BlobKey, range: Option<Range<u64>>) -> Result<Option<Opened>, BlobError> {
+        self.0.open(key, range).await
+    }
+
+    async fn link(&self, key: &BlobKey, life: Duration, file_name: &str) -> Result<Option<String>, BlobError> {
+        Ok(Some(address(key, life, file_name)))
+    }
+
+    async fn delete(&self, key: &BlobKey) -> Result<(), BlobError> {
+        self.0.delete(key).await
+    }
+
+    async fn list(&self, prefix: &str, after: Option<&BlobKey>, limit: usize) -> Result<Vec<ObjectInfo>, BlobError> {
+        self.0.list(prefix, after, limit).await
+    }
+}
+
+/// A finished video in a media store that has addresses.
+async fn finished_elsewhere(options: Options) -> (TestApp, String) {
+    let app = TestApp::start_with(options).await;
+    let blob = Arc::new(Linked(Arc::clone(&app.state.blob)));
+    let state = AppState { blob, ..app.state.clone() };
+    let app = app.with(state);
+    let id = app.create_any().await;
+    app.worker().do_one().await;
+    (app, format!("/v1/videos/{id}/content"))
+}
+
+#[tokio::test]
+async fn who_asks_for_a_redirect_is_sent_to_the_media_store_for_a_while() {
+    let (app, path) = finished_elsewhere(Options::default()).await;
+    let job = app.only_job().await;
+    let key = job.result.unwrap().key;
+    for word in ["true", "1"] {
+        let reply = app.get_with(&format!("{path}?redirect={word}"), &[("range", "bytes=0-1")]).await;
+        assert_eq!((reply.status, reply.body.len()), (StatusCode::TEMPORARY_REDIRECT, 0));
+        let expected = address(&key, Duration::from_secs(300), &format!("{}.mp4", job.id));
+        assert_eq!(reply.header("location"), expected);
+        assert_eq!(reply.header("cache-control"), "no-store");
+    }
+    assert_eq!(app.get(&path).await.body, film());
+    let head = app.call(Method::HEAD, &format!("{path}?redirect=true")).await;
+    assert_eq!((head.status, head.header("content-length")), (StatusCode::OK, "1000"));
+    let etag = app.get(&path).await.header("etag").to_owned();
+    let known = app.get_with(&format!("{path}?redirect=true"), &[("if-none-match", &etag)]).await;
+    assert_eq!(known.status, StatusCode::NOT_MODIFIED);
+}
+
+#[tokio::test]
+async fn a_service_may_send_everybody_on_who_does_not_object() {
+    let (app, path) = finished_elsewhere(Options { redirect_content: true, ..Options::default() }).await;
+    assert_eq!(app.get(&path).await.status, StatusCode::TEMPORARY_REDIRECT);
+    let here = app.get(&format!("{path}?redirect=false")).await;
+    assert_eq!((here.status, here.body), (StatusCode::OK, film()));
+}
+
+#[tokio::test]
+async fn a_media_store_without_addresses_is_read_for_the_client() {
+    let (app, path) = finished().await;
+    let reply = app.get(&format!("{path}?redirect=true")).await;
+    assert_eq!((reply.status, reply.body), (StatusCode::OK, film()));
+}
+
+#[tokio::test]
+async fn a_redirect_is_for_videos_that_are_finished() {
+    let (app, _) = finished_elsewhere(Options::default()).await;
+    let id = app.create_any().await;
+    let reply = app.get(&format!("/v1/videos/{id}/content?redirect=true")).await;
+    reply.refused(404, "video_not_ready", Some("video_id"));
+}
+
+#[tokio::test]
+async fn a_file_that_was_kept_long_enough_is_gone_and_its_video_is_not() {
+    let life = Duration::from_secs(3600);
+    let policy = Policy { result_life: Some(life), ..Policy::default() };
+    let app = TestApp::start_under(Options::default(), policy).await;
+    let id = app.create_any().await;
+    let path = format!("/v1/videos/{id}");
+    assert_eq!(app.get(&path).await.good()["expires_at"], Value::Null);
+    app.worker().do_one().await;
+    let completed = app.get(&path).await.good();
+    let expires_at = completed["completed_at"].as_i64().unwrap() + 3600;
+    assert_eq!(completed["expires_at"], expires_at);
+    assert_eq!(app.get(&format!("{path}/content")).await.body, film());
+
+    app.clock.advance(life);
+    assert_eq!(app.state.store.expire_results(10).await.unwrap(), [id.parse().unwrap()]);
+    let seen = app.get(&path).await.good();
+    assert_eq!((&seen["status"], &seen["progress"]), (&json!("completed"), &json!(100)));
+    assert_eq!((&seen["expires_at"], &seen["file_name"]), (&json!(expires_at), &Value::Null));
+    assert_eq!(app.get("/v1/videos?status=completed").await.good()["data"][0]["id"], id);
+    for query in ["", "?redirect=true"] {
+        let reply = app.get(&format!("{path}/content{query}")).await;
+        reply.refused(410, "video_expired", Some("video_id"));
+    }
+    assert_eq!(app.call(Method::HEAD, &format!("{path}/content")).await.status, StatusCode::GONE);
+    app.call(Method::DELETE, &path).await.good();
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! What holds on every path.
 
 use axum::body::Body;
-use axum::http::{Method, Request, StatusCode};
-use clapboard_api::ServiceState;
+use axum::http::{Method, Request};
+use clapboard_api::{AppState, Readiness, ServiceState};
 use serde_json::json;
 
 use crate::app::TestApp;
@@ -65,13 +65,6 @@ async fn a_good_request_id_comes_back() {
 }
 
 #[tokio::test]
-async fn a_key_is_accepted_and_not_looked_at() {
-    let app = TestApp::start().await;
-    let reply = app.get_with("/v1/videos", &[("authorization", "Bearer sk-anything")]).await;
-    assert_eq!(reply.status, StatusCode::OK);
-}
-
-#[tokio::test]
 async fn readiness_follows_the_service_and_health_does_not() {
     let app = TestApp::start().await;
     assert_eq!(app.get("/ready").await.good(), json!({"status": "ready"}));
@@ -80,6 +73,20 @@ async fn readiness_follows_the_service_and_health_does_not() {
     assert_eq!(reply.refused(503, "no_capacity", None), "the service is stopping and takes no new work");
     assert_eq!(reply.header("retry-after"), "5");
     assert_eq!(app.get("/health").await.good(), json!({"status": "ok"}));
+}
+
+#[tokio::test]
+async fn a_service_without_a_worker_is_ready_while_its_store_answers() {
+    let app = TestApp::start().await;
+    let state = AppState { readiness: Readiness::new_without_worker(), ..app.state.clone() };
+    let (app, store) = app.with(state).over_faulty();
+    assert_eq!(app.get("/ready").await.good(), json!({"status": "ready"}));
+    store.go_away();
+    app.get("/ready").await.refused(503, "no_capacity", None);
+    store.come_back();
+    assert_eq!(app.get("/ready").await.good(), json!({"status": "ready"}));
+    app.state.readiness.set(ServiceState::Draining);
+    app.get("/ready").await.refused(503, "no_capacity", None);
 }
 
 #[tokio::test]
@@ -120,11 +127,19 @@ async fn a_service_that_begins_to_stop_while_a_body_comes_does_not_take_the_job(
 #[tokio::test]
 async fn a_job_store_that_cannot_be_reached_is_to_be_tried_again() {
     let (app, store) = TestApp::start_faulty().await;
-    store.refuse_next_create();
+    store.refuse_creates(2);
     let reply = app.create(json!({"prompt": "a cat", "size": "512x288"})).await;
     assert_eq!(reply.refused(503, "no_capacity", None), "the job store could not be reached");
     assert_eq!(reply.header("retry-after"), "5");
     assert!(app.jobs().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_job_of_which_nothing_was_heard_is_made_again_under_its_id() {
+    let (app, store) = TestApp::start_faulty().await;
+    store.refuse_creates(1);
+    let id = app.create_any().await;
+    assert_eq!(app.only_job().await.id.to_string(), id);
 }
 
 #[tokio::test]

@@ -1,11 +1,13 @@
 //! A video from its request to its removal.
 
+use std::time::Duration;
+
 use axum::http::{Method, StatusCode};
-use clapboard_jobs::Tenant;
+use clapboard_jobs::{Policy, Priority, Tenant, backoff};
 use insta::assert_json_snapshot;
 use serde_json::json;
 
-use crate::app::{TestApp, redacted};
+use crate::app::{NOW, TestApp, redacted};
 use crate::worker::film;
 
 #[tokio::test]
@@ -103,6 +105,46 @@ async fn a_job_without_a_seed_gets_a_random_one_of_32_bits() {
     assert_eq!(seeds.len(), 4, "{seeds:?}");
     let negative = app.create(json!({"prompt": "a cat", "aspect_ratio": "1:1", "seed": -5})).await.good();
     assert_eq!(negative["seed"], -5);
+}
+
+#[tokio::test]
+async fn priority_and_deadline_are_kept_and_told() {
+    let app = TestApp::start().await;
+    let plain = app.create(json!({"prompt": "a cat", "size": "512x288"})).await.good();
+    assert_eq!((&plain["priority"], &plain["start_by"]), (&json!("normal"), &json!(null)));
+    let fields = json!({"prompt": "a cat", "size": "512x288", "priority": "low", "start_deadline_s": "90"});
+    let made = app.create(fields).await.good();
+    let start_by = made["created_at"].as_i64().unwrap() + 90;
+    assert_eq!((&made["priority"], &made["start_by"]), (&json!("low"), &json!(start_by)));
+    let job = app.job(made["id"].as_str().unwrap()).await;
+    assert_eq!((job.priority, job.start_by), (Priority::Low, Some(NOW.plus(Duration::from_secs(90)))));
+
+    app.clock.advance(Duration::from_secs(91));
+    app.state.store.fail_overdue(10).await.unwrap();
+    let failed = app.get(&format!("/v1/videos/{}", job.id)).await.good();
+    assert_eq!((&failed["status"], &failed["error"]["code"]), (&json!("failed"), &json!("start_deadline_exceeded")));
+    assert_eq!(app.get(&format!("/v1/videos/{}", plain["id"].as_str().unwrap())).await.good()["status"], "queued");
+}
+
+#[tokio::test]
+async fn a_job_that_begins_again_shows_its_attempt_and_its_progress() {
+    let app = TestApp::start().await;
+    let id = app.create_any().await;
+    let worker = app.worker();
+    let first = worker.begin().await;
+    worker.step(&first, 10, 20).await;
+    app.clock.advance(Policy::default().lease);
+    app.state.store.reclaim_expired(10).await.unwrap();
+    let path = format!("/v1/videos/{id}");
+    let waits = app.get(&path).await.good();
+    assert_eq!((&waits["status"], &waits["attempt"]), (&json!("queued"), &json!(1)));
+    app.clock.advance(backoff::CAP);
+    let second = worker.begin().await;
+    worker.step(&second, 8, 16).await;
+    let runs = app.get(&path).await.good();
+    assert_eq!((&runs["status"], &runs["attempt"], &runs["progress"]), (&json!("in_progress"), &json!(2), &json!(16)));
+    worker.finish(&second).await;
+    assert_eq!(app.get(&path).await.good()["attempt"], 2);
 }
 
 #[tokio::test]

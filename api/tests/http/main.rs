@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
 mod app;
+mod auth;
 mod connections;
 mod content;
 mod edge;
@@ -10,6 +11,7 @@ mod encodings;
 mod lifecycle;
 mod list;
 mod openapi;
+mod outages;
 mod refusals;
 mod sync;
 mod worker;

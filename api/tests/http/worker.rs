@@ -63,7 +63,7 @@ impl Worker {
         let file = self.folder.join("film.mp4");
         std::fs::write(&file, film()).unwrap();
         let key = claimed.lease.result_key();
-        let put = self.state.blob.put_file(&key, &file).await.unwrap();
+        let put = self.state.blob.put_file(&key, &file, &|| ()).await.unwrap();
         ResultObject { key, size_bytes: put.size_bytes, sha256: put.sha256 }
     }
 

@@ -1,0 +1,182 @@
+//! Keys, and the tenants that they stand for.
+
+use axum::body::Body;
+use axum::http::{Method, Request, StatusCode};
+use clapboard_api::{Auth, Options};
+use clapboard_jobs::{KeyHash, Tenant, TenantLimits};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::app::{Reply, TestApp};
+use crate::connections::within;
+
+const ANN: &str = "sk-ann";
+const BOB: &str = "sk-bob";
+
+fn hash(key: &str) -> KeyHash {
+    KeyHash(Sha256::digest(key).into())
+}
+
+fn tenant(name: &str) -> Tenant {
+    name.parse().unwrap()
+}
+
+/// A service that asks for keys and knows those of two tenants.
+async fn guarded() -> TestApp {
+    let app = TestApp::start_with(Options { auth: Auth::Keys, ..Options::default() }).await;
+    for (key, name) in [(ANN, "ann"), (BOB, "bob")] {
+        app.state.store.add_key(&hash(key), &tenant(name)).await.unwrap();
+    }
+    app
+}
+
+async fn call_as(app: &TestApp, key: &str, method: Method, path: &str) -> Reply {
+    let request = Request::builder().method(method).uri(path).header("authorization", format!("Bearer {key}"));
+    app.send(request.body(Body::empty()).unwrap()).await
+}
+
+async fn create_as(app: &TestApp, key: &str) -> Reply {
+    let request = Request::post("/v1/videos")
+        .header("content-type", "application/json")
+        .header("authorization", format!("Bearer {key}"));
+    app.send(request.body(Body::from(r#"{"prompt": "a cat", "size": "512x288"}"#)).unwrap()).await
+}
+
+#[tokio::test]
+async fn nothing_under_v1_is_to_be_had_without_a_key() {
+    let app = guarded().await;
+    for (method, path) in [
+        (Method::GET, "/v1/videos"),
+        (Method::POST, "/v1/videos"),
+        (Method::POST, "/v1/videos/sync"),
+        (Method::GET, "/v1/videos/video_gen_00000000000000000000000000000000"),
+        (Method::DELETE, "/v1/videos/video_gen_00000000000000000000000000000000"),
+        (Method::GET, "/v1/videos/video_gen_00000000000000000000000000000000/content"),
+        (Method::PUT, "/v1/videos"),
+        (Method::GET, "/v1/models"),
+        (Method::GET, "/v1/nowhere"),
+        (Method::GET, "/v1"),
+    ] {
+        let reply = app.call(method.clone(), path).await;
+        let message = reply.refused(401, "invalid_api_key", None);
+        assert_eq!(message, "an API key is needed: Authorization: Bearer KEY", "{method} {path}");
+        assert_eq!(reply.header("www-authenticate"), "Bearer");
+        let message = call_as(&app, "sk-other", method, path).await.refused(401, "invalid_api_key", None);
+        assert_eq!(message, "the API key is not known here");
+    }
+    let head = app.call(Method::HEAD, "/v1/videos/x/content").await;
+    assert_eq!(head.status, StatusCode::UNAUTHORIZED);
+    for path in ["/health", "/ready", "/openapi.json"] {
+        assert_eq!(app.get(path).await.status, StatusCode::OK, "{path}");
+    }
+    app.get("/nowhere").await.refused(404, "not_found", None);
+}
+
+#[tokio::test]
+async fn a_key_opens_what_is_its_tenants_and_nothing_else() {
+    let app = guarded().await;
+    let id = create_as(&app, ANN).await.good()["id"].as_str().unwrap().to_owned();
+    let path = format!("/v1/videos/{id}");
+    assert_eq!(call_as(&app, ANN, Method::GET, &path).await.good()["id"], id);
+    assert_eq!(call_as(&app, ANN, Method::GET, "/v1/videos").await.good()["first_id"], id);
+    for (method, path) in
+        [(Method::GET, path.clone()), (Method::DELETE, path.clone()), (Method::GET, format!("{path}/content"))]
+    {
+        call_as(&app, BOB, method, &path).await.refused(404, "not_found", Some("video_id"));
+    }
+    assert_eq!(call_as(&app, BOB, Method::GET, "/v1/videos").await.good()["data"], json!([]));
+    let after = call_as(&app, BOB, Method::GET, &format!("/v1/videos?after={id}")).await;
+    after.refused(400, "invalid_cursor", Some("after"));
+    let job = app.state.store.get(&tenant("ann"), id.parse().unwrap()).await.unwrap().unwrap();
+    assert_eq!(job.tenant, tenant("ann"));
+
+    app.worker().do_one().await;
+    call_as(&app, BOB, Method::GET, &format!("{path}/content")).await.refused(404, "not_found", Some("video_id"));
+    assert_eq!(call_as(&app, ANN, Method::GET, &format!("{path}/content")).await.status, StatusCode::OK);
+    call_as(&app, ANN, Method::DELETE, &path).await.good();
+}
+
+#[tokio::test]
+async fn a_synchronous_request_waits_for_the_video_of_its_tenant() {
+    let app = guarded().await;
+    let request = Request::post("/v1/videos/sync")
+        .header("content-type", "application/json")
+        .header("authorization", format!("bearer {ANN}"));
+    let request = request.body(Body::from(r#"{"prompt": "a cat", "size": "512x288"}"#)).unwrap();
+    let worker = app.worker();
+    let work = async {
+        let query = clapboard_jobs::ListQuery::default();
+        app.until(async || app.state.store.list(&tenant("ann"), &query).await.unwrap().jobs.pop()).await;
+        worker.do_one().await;
+    };
+    let (reply, ()) = within(async { tokio::join!(app.send(request), work) }).await;
+    assert_eq!((reply.status, reply.header("content-type")), (StatusCode::OK, "video/mp4"));
+}
+
+#[tokio::test]
+async fn a_known_key_is_not_looked_up_every_time_and_a_new_one_works_at_once() {
+    let app = guarded().await;
+    let id = create_as(&app, ANN).await.good()["id"].as_str().unwrap().to_owned();
+    app.state.store.add_key(&hash(ANN), &tenant("bob")).await.unwrap();
+    let path = format!("/v1/videos/{id}");
+    assert_eq!(call_as(&app, ANN, Method::GET, &path).await.good()["id"], id, "the key is still taken for ann's");
+
+    call_as(&app, "sk-new", Method::GET, "/v1/videos").await.refused(401, "invalid_api_key", None);
+    app.state.store.add_key(&hash("sk-new"), &tenant("ann")).await.unwrap();
+    assert_eq!(call_as(&app, "sk-new", Method::GET, &path).await.good()["id"], id);
+}
+
+#[tokio::test]
+async fn keys_that_cannot_be_looked_up_are_not_wrong_ones() {
+    let (app, store) = guarded().await.over_faulty();
+    store.go_away();
+    let reply = call_as(&app, ANN, Method::GET, "/v1/videos").await;
+    assert_eq!(reply.refused(503, "no_capacity", None), "the job store could not be reached");
+    assert_eq!(reply.header("retry-after"), "5");
+    store.come_back();
+    call_as(&app, ANN, Method::GET, "/v1/videos").await.good();
+}
+
+#[tokio::test]
+async fn a_service_that_asks_for_no_keys_does_not_look_at_them() {
+    let app = TestApp::start().await;
+    let id = create_as(&app, ANN).await.good()["id"].as_str().unwrap().to_owned();
+    for value in ["Bearer sk-anything", "Basic x", ""] {
+        let reply = app.get_with(&format!("/v1/videos/{id}"), &[("authorization", value)]).await;
+        assert_eq!(reply.status, StatusCode::OK, "{value:?}");
+    }
+    assert_eq!(app.job(&id).await.tenant, Tenant::default());
+}
+
+#[tokio::test]
+async fn a_tenant_with_a_full_queue_is_told_to_come_back_and_others_are_not() {
+    let app = guarded().await;
+    let limits = TenantLimits { max_queued: Some(1), ..TenantLimits::default() };
+    app.state.store.set_tenant(&tenant("ann"), &limits).await.unwrap();
+    create_as(&app, ANN).await.good();
+    let reply = create_as(&app, ANN).await;
+    assert_eq!(reply.refused(429, "queue_full", None), "as many videos are waiting as may: 1");
+    assert_eq!(reply.header("retry-after"), "30");
+    create_as(&app, BOB).await.good();
+    app.worker().begin().await;
+    app.worker().begin().await;
+    create_as(&app, ANN).await.good();
+}
+
+#[tokio::test]
+async fn who_is_refused_in_the_middle_of_sending_gets_to_read_why() {
+    let app = guarded().await;
+    let mut client = TcpStream::connect(app.listen().await).await.unwrap();
+    let body = vec![b' '; 4 << 20];
+    let head = format!(
+        "POST /v1/videos HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    client.write_all(head.as_bytes()).await.unwrap();
+    within(client.write_all(&body)).await.unwrap();
+    let mut answer = String::new();
+    within(client.read_to_string(&mut answer)).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 401") && answer.contains("invalid_api_key"), "{answer}");
+}
