@@ -13,14 +13,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use clapboard_engine::{EngineConfig, EngineHandle, GenerateError, Generation, GenerationReport, Stop};
+use clapboard_engine::{EngineConfig, EngineHandle, GenerateError, Generation, GenerationReport, NoCheckpoints, Stop};
 use clapboard_h3::GenerationSpec;
 use clapboard_media::{Ffmpeg, MuxReport};
 use clapboard_worker::MuxSink;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
-use crate::engine_args::{EngineArgs, MediaArgs};
 use crate::generate::report::{Report, signed_seed};
 use crate::generate::request::RequestArgs;
 use crate::generate::target::Target;
@@ -28,6 +27,7 @@ use crate::generate::watch::{Screen, StopSwitch, Watch};
 use crate::interrupt::{Interrupts, Stopped};
 use crate::output;
 use crate::profile::read_profile;
+use crate::settings::{EngineArgs, MediaArgs};
 
 /// How long ffmpeg may take to finish the file after its last frame.
 const ENCODE_TIMEOUT: Duration = Duration::from_secs(600);
@@ -155,6 +155,8 @@ async fn generate_file(
         control: Arc::clone(&stop) as _,
         progress: Arc::clone(&watch) as _,
         sink: Box::new(sink.clone()),
+        resume: None,
+        checkpoints: Box::new(NoCheckpoints),
     };
     engine.generate(
         generation,

@@ -8,15 +8,18 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The rooms that each room's own code may use.
-const ROOMS: [(&str, &[&str]); 12] = [
+const ROOMS: [(&str, &[&str]); 14] = [
     ("h3", &[]),
     ("telemetry", &[]),
     ("media", &[]),
     ("engine", &["h3"]),
     ("jobs", &["h3"]),
     ("store-sqlite", &["h3", "jobs"]),
+    ("store-postgres", &["h3", "jobs"]),
     ("dispatch", &["jobs"]),
     ("blob", &["jobs"]),
+    // Servers for tests: no room's own code may use it.
+    ("testkit", &[]),
     ("api", &["h3", "jobs"]),
     ("scheduler", &["jobs"]),
     ("worker", &["h3", "jobs", "engine", "media"]),
@@ -29,6 +32,7 @@ const ROOMS: [(&str, &[&str]); 12] = [
             "engine",
             "jobs",
             "store-sqlite",
+            "store-postgres",
             "dispatch",
             "blob",
             "api",
@@ -38,16 +42,22 @@ const ROOMS: [(&str, &[&str]); 12] = [
     ),
 ];
 
-/// The rooms that each room's tests may use besides: real stores instead of fakes, specs to fill jobs with.
-const TESTS: [(&str, &[&str]); 3] = [
-    ("api", &["store-sqlite", "dispatch", "blob"]),
-    ("scheduler", &["h3", "store-sqlite", "dispatch", "blob"]),
-    ("worker", &["store-sqlite", "dispatch", "blob"]),
+/// The rooms that each room's tests may use besides: real stores and servers instead of fakes, specs to fill jobs with.
+const TESTS: [(&str, &[&str]); 7] = [
+    ("store-postgres", &["testkit"]),
+    ("dispatch", &["h3", "testkit"]),
+    ("blob", &["testkit"]),
+    ("api", &["store-sqlite", "store-postgres", "dispatch", "blob", "testkit"]),
+    ("scheduler", &["h3", "store-sqlite", "store-postgres", "dispatch", "blob", "testkit"]),
+    ("worker", &["store-sqlite", "store-postgres", "dispatch", "blob", "testkit"]),
+    ("", &["testkit"]),
 ];
 
 /// Libraries that only some rooms touch.
-const LIBRARIES: [(&str, &[&str]); 6] = [
-    ("sqlx", &["store-sqlite"]),
+const LIBRARIES: [(&str, &[&str]); 8] = [
+    ("sqlx", &["store-sqlite", "store-postgres"]),
+    ("redis", &["dispatch"]),
+    ("aws-sdk-s3", &["blob"]),
     ("candle-core", &["engine"]),
     ("safetensors", &["engine"]),
     ("tokenizers", &["engine"]),

@@ -1,109 +1,38 @@
 //! The directory that holds all of a standalone service: jobs, media, unfinished files, and the lock.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-/// Why a data directory cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    /// Another service lives in it.
-    #[error("the data directory {} is in use by another clapboard (process {process})", path.display())]
-    InUse { path: PathBuf, process: String },
-    /// The operating system refused.
-    #[error("could not {doing} {}", path.display())]
-    Io { doing: &'static str, path: PathBuf, source: io::Error },
+use crate::locked_dir::{Error, LockedDir};
+
+/// Returns where the jobs of a data directory are.
+pub(crate) fn jobs_of(data: &Path) -> PathBuf {
+    data.join("jobs.db")
 }
 
-/// A data directory that this process alone uses, for as long as this value lives.
-///
-/// The lock is the kernel's, on the file `lock`: it ends with the process, however that ends, so that a killed service
-/// never has to be cleaned up after.
+/// The data directory of this process.
 #[derive(Debug)]
-pub(crate) struct DataDir {
-    path: PathBuf,
-    _lock: File,
-}
+pub(super) struct DataDir(LockedDir);
 
 impl DataDir {
     /// Makes the directory where it is missing, and locks it.
     ///
-    /// Errors: [`Error::InUse`] names the process that holds it; [`Error::Io`].
-    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        let failed = |doing, path: &Path| {
-            let path = path.to_owned();
-            move |source| Error::Io { doing, path, source }
-        };
-        fs::create_dir_all(path).map_err(failed("create the data directory", path))?;
-        let lock_path = path.join("lock");
-        let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&lock_path);
-        let mut lock = lock.map_err(failed("open the lock file", &lock_path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut process = String::new();
-                // What the holder wrote is only for the message.
-                let _ = lock.read_to_string(&mut process);
-                let process = process.trim();
-                let process = if process.is_empty() { "unknown" } else { process }.to_owned();
-                return Err(Error::InUse { path: path.to_owned(), process });
-            }
-            Err(TryLockError::Error(source)) => {
-                return Err(Error::Io { doing: "lock", path: lock_path, source });
-            }
-        }
-        write_process_id(&mut lock).map_err(failed("write to the lock file", &lock_path))?;
-        Ok(Self { path: path.to_owned(), _lock: lock })
+    /// Errors: those of [`LockedDir::open`].
+    pub(super) fn open(path: &Path) -> Result<Self, Error> {
+        LockedDir::open("data", path).map(Self)
     }
 
     /// The job store's file.
-    pub(crate) fn jobs(&self) -> PathBuf {
-        self.path.join("jobs.db")
+    pub(super) fn jobs(&self) -> PathBuf {
+        jobs_of(self.0.path())
     }
 
     /// The folder of finished media.
-    pub(crate) fn media(&self) -> PathBuf {
-        self.path.join("media")
+    pub(super) fn media(&self) -> PathBuf {
+        self.0.path().join("media")
     }
 
     /// The folder of unfinished files.
-    pub(crate) fn scratch(&self) -> PathBuf {
-        self.path.join("scratch")
-    }
-}
-
-fn write_process_id(lock: &mut File) -> io::Result<()> {
-    lock.set_len(0)?;
-    lock.rewind()?;
-    writeln!(lock, "{}", std::process::id())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_service_per_data_directory() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("deep/data");
-        let first = DataDir::open(&path).unwrap();
-        let message = DataDir::open(&path).unwrap_err().to_string();
-        let expected = format!(
-            "the data directory {} is in use by another clapboard (process {})",
-            path.display(),
-            std::process::id()
-        );
-        assert_eq!(message, expected);
-        drop(first);
-        DataDir::open(&path).unwrap();
-    }
-
-    #[test]
-    fn a_file_in_the_place_of_the_directory_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        fs::write(&path, "").unwrap();
-        let message = DataDir::open(&path).unwrap_err().to_string();
-        assert_eq!(message, format!("could not create the data directory {}", path.display()));
+    pub(super) fn scratch(&self) -> PathBuf {
+        self.0.path().join("scratch")
     }
 }

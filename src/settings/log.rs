@@ -6,7 +6,7 @@ use clapboard_telemetry::{Error, LogFormat};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Logging")]
 pub(crate) struct LogArgs {
-    /// What is logged: `level` or `target=level`, separated by commas [default: info for serve, warn otherwise]
+    /// What is logged: `level` or `target=level`, separated by commas [default: info for services, warn otherwise]
     #[arg(long, global = true, env = "CLAPBOARD_LOG", value_name = "FILTER")]
     log: Option<String>,
     /// How a line is written: text or json

@@ -1,4 +1,4 @@
-//! Which checkpoint to load, and how it computes: the settings that `serve` and `generate` share.
+//! Which checkpoint to load, and how it computes: the settings of every command that has an engine.
 
 use std::path::PathBuf;
 
@@ -81,11 +81,19 @@ pub(crate) struct MediaArgs {
 impl MediaArgs {
     /// Finds and checks the programs.
     pub(crate) fn find(&self) -> anyhow::Result<Ffmpeg> {
-        Ffmpeg::at(&self.ffmpeg, &self.ffprobe).context("videos cannot be encoded on this machine")
+        self.programs().context("videos cannot be encoded on this machine")
+    }
+
+    /// Finds and checks the programs.
+    ///
+    /// Errors: those of [`Ffmpeg::at`].
+    pub(crate) fn programs(&self) -> Result<Ffmpeg, clapboard_media::Error> {
+        Ffmpeg::at(&self.ffmpeg, &self.ffprobe)
     }
 }
 
-fn partition() -> impl TypedValueParser<Value = Partition> {
+/// Reads the name of a partition.
+pub(crate) fn partition() -> impl TypedValueParser<Value = Partition> {
     PossibleValuesParser::new(Partition::ALL.map(Partition::as_str)).try_map(|name| name.parse::<Partition>())
 }
 

@@ -1,4 +1,4 @@
-//! Durations as settings spell them: `250ms`, `10s`, `5m`, `1h`.
+//! Durations as settings spell them: `250ms`, `10s`, `5m`, `1h`, `30d`.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 ///
 /// Errors: a sentence that names the text and the form.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a duration such as 250ms, 10s, 5m or 1h");
+    let wrong = || format!("{text:?} is not a duration such as 250ms, 10s, 5m, 1h or 30d");
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().map_err(|_| wrong())?;
@@ -15,6 +15,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         "" | "s" => 1000,
         "m" => 60 * 1000,
         "h" => 3600 * 1000,
+        "d" => 24 * 3600 * 1000,
         _ => return Err(wrong()),
     };
     number.checked_mul(milliseconds_per_unit).map(Duration::from_millis).ok_or_else(wrong)
@@ -26,18 +27,23 @@ mod tests {
 
     #[test]
     fn numbers_carry_their_unit() {
-        for (text, milliseconds) in
-            [("250ms", 250), ("10s", 10_000), ("10", 10_000), ("5m", 300_000), ("1h", 3_600_000)]
-        {
+        for (text, milliseconds) in [
+            ("250ms", 250),
+            ("10s", 10_000),
+            ("10", 10_000),
+            ("5m", 300_000),
+            ("1h", 3_600_000),
+            ("30d", 2_592_000_000),
+        ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(milliseconds)), "{text}");
         }
     }
 
     #[test]
     fn anything_else_is_refused_with_the_form() {
-        for text in ["", "s", "-1s", "1.5s", "10 s", "10d", "99999999999999999999s", "18446744073709551615h"] {
+        for text in ["", "s", "-1s", "1.5s", "10 s", "10w", "99999999999999999999s", "18446744073709551615d"] {
             let message = parse(text).unwrap_err();
-            assert_eq!(message, format!("{text:?} is not a duration such as 250ms, 10s, 5m or 1h"));
+            assert_eq!(message, format!("{text:?} is not a duration such as 250ms, 10s, 5m, 1h or 30d"));
         }
     }
 }

@@ -1,0 +1,173 @@
+//! `clapboard api`: the HTTP side alone, over Postgres, Redis and S3.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::ensure;
+use clapboard_api::{Readiness, ServiceState};
+use clapboard_h3::{ModelProfile, Partition, Task};
+use clapboard_jobs::{Policy, Store};
+
+use crate::interrupt::Interrupts;
+use crate::output;
+use crate::process::{CLOSING_TIME, Parts, block_on};
+use crate::profile::{RELEASED_NAME, profile_of};
+use crate::rooms::{self, Shared};
+use crate::settings::{Distributed, DistributedArgs, Http, HttpArgs, PolicyArgs, partition};
+
+/// Serve HTTP only, over Postgres, Redis and S3; any number of these may run
+///
+/// Needs no engine and no weights. While Redis is away jobs are accepted all the same; while Postgres is away requests
+/// are answered with 503 and retry-after. SIGTERM or SIGINT drains, a second signal exits at once.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    http: HttpArgs,
+    #[command(flatten)]
+    policy: PolicyArgs,
+    #[command(flatten)]
+    distributed: DistributedArgs,
+}
+
+/// What the workers serve.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Model")]
+struct ModelArgs {
+    /// The checkpoint that the workers load, of which only the configs are read [default: a released one]
+    #[arg(long, env = "CLAPBOARD_CHECKPOINT", value_name = "DIR")]
+    checkpoint: Option<PathBuf>,
+    /// For which transformer weights there are workers; only fl2va serves a task that is built
+    #[arg(long, env = "CLAPBOARD_SERVE_PARTITIONS", value_name = "PARTITIONS", value_delimiter = ',',
+          default_value = "fl2va", value_parser = partition())]
+    serve_partitions: Vec<Partition>,
+}
+
+impl ModelArgs {
+    /// Returns what requests are resolved against.
+    ///
+    /// Errors: a sentence about the partitions; those of reading the checkpoint's configs.
+    fn profile(&self) -> anyhow::Result<ModelProfile> {
+        let partitions: Vec<Partition> =
+            Partition::ALL.into_iter().filter(|partition| self.serve_partitions.contains(partition)).collect();
+        let built = Task::BUILT.iter().any(|task| partitions.contains(&task.partition()));
+        ensure!(
+            built,
+            "--serve-partitions {} serves no task that is built: {} needs {}",
+            partitions.iter().map(|partition| partition.as_str()).collect::<Vec<_>>().join(","),
+            Task::BUILT[0],
+            Task::BUILT[0].partition()
+        );
+        match &self.checkpoint {
+            Some(checkpoint) => Ok(profile_of(checkpoint, &partitions)?),
+            None => Ok(ModelProfile::released(RELEASED_NAME, partitions)),
+        }
+    }
+}
+
+/// The checked settings.
+struct Config {
+    profile: ModelProfile,
+    http: Http,
+    policy: Policy,
+    distributed: Distributed,
+}
+
+impl TryFrom<Args> for Config {
+    type Error = anyhow::Error;
+
+    /// Errors: a sentence about the first setting that is missing or cannot be.
+    fn try_from(args: Args) -> anyhow::Result<Self> {
+        Ok(Self {
+            http: Http::try_from(args.http)?,
+            policy: args.policy.policy()?,
+            distributed: Distributed::try_from(args.distributed)?,
+            profile: args.model.profile()?,
+        })
+    }
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let config = Config::try_from(args)?;
+    block_on(serve(config)).map(|()| ExitCode::SUCCESS)
+}
+
+async fn serve(config: Config) -> anyhow::Result<()> {
+    let interrupts = Interrupts::listen()?;
+    let servers = config.distributed.open(&config.policy).await?;
+    let shared =
+        Shared { store: Arc::clone(&servers.store) as Arc<dyn Store>, dispatch: servers.dispatch, blob: servers.blob };
+    let readiness = Readiness::new_without_worker();
+    let mut parts = Parts::new();
+    let limit = config.http.options.closing_grace + CLOSING_TIME;
+    let api = rooms::Api { http: config.http, profile: config.profile, readiness: readiness.clone() };
+    let address = rooms::spawn_api(&mut parts, &shared, api).await?;
+    output::line(format_args!("clapboard listens on http://{address}"));
+    let outcome = parts.run(interrupts, Some(limit), |_| readiness.set(ServiceState::Draining)).await;
+    servers.store.close().await;
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    const SERVERS: [&str; 7] =
+        ["api", "--database-url", "postgres://u:hunter2@h/d", "--redis-url", "redis://h", "--s3-bucket", "media"];
+
+    fn config(more: &[&str]) -> anyhow::Result<Config> {
+        Config::try_from(Cli::try_parse_from(SERVERS.iter().chain(more))?.args)
+    }
+
+    fn refusal(more: &[&str]) -> String {
+        config(more).map(|_| ()).map_err(|error| format!("{error:#}")).unwrap_err()
+    }
+
+    #[test]
+    fn a_released_checkpoint_is_served_unless_another_is_named() {
+        let profile = config(&[]).unwrap().profile;
+        assert_eq!((profile.name.as_str(), &profile.partitions[..]), ("minimax-h3", &[Partition::Fl2va][..]));
+        let profile = config(&["--serve-partitions", "ref2va,fl2va"]).unwrap().profile;
+        assert_eq!(profile.partitions, Partition::ALL);
+        let refused = refusal(&["--checkpoint", "/nowhere"]);
+        assert!(refused.contains("could not open /nowhere"), "{refused}");
+    }
+
+    #[test]
+    fn partitions_that_serve_nothing_are_refused() {
+        let refused = refusal(&["--serve-partitions", "ref2va"]);
+        assert_eq!(refused, "--serve-partitions ref2va serves no task that is built: t2va needs fl2va");
+    }
+
+    #[test]
+    fn each_server_that_is_not_named_is_asked_for() {
+        for (left_out, expected) in [
+            (1..3, "--database-url is missing: say where the Postgres database is (or set DATABASE_URL)"),
+            (3..5, "--redis-url is missing: say where the Redis server is (or set REDIS_URL)"),
+            (5..7, "--s3-bucket is missing: say where videos are stored (or set CLAPBOARD_S3_BUCKET)"),
+        ] {
+            let mut arguments = SERVERS.to_vec();
+            arguments.drain(left_out);
+            let config = Config::try_from(Cli::try_parse_from(arguments).unwrap().args);
+            assert_eq!(config.map(|_| ()).unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let args = Cli::try_parse_from(SERVERS.iter().chain(&["--s3-secret-access-key", "hunter2"])).unwrap().args;
+        assert!(!format!("{args:?}").contains("hunter2"), "{args:?}");
+        let refused = refusal(&["--s3-secret-access-key", "hunter2"]);
+        assert_eq!(refused, "--s3-access-key-id must be given with secret_access_key");
+    }
+}

@@ -1,0 +1,109 @@
+//! The commands over the data directory of a standalone service.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::Parser;
+use clapboard_h3::{ModelProfile, Partition, VideoRequest};
+use clapboard_jobs::{
+    Claimant, FailureCode, Job, JobError, JobState, NewJob, Outcome, Policy, Store, SystemClock, Tenant, WorkerId,
+};
+use clapboard_store_sqlite::SqliteStore;
+
+use super::*;
+use crate::serve::jobs_of;
+
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// Runs `clapboard jobs`.
+fn jobs(data: &Path, arguments: &[&str]) -> anyhow::Result<ExitCode> {
+    let data = ["--data", data.to_str().unwrap()];
+    run(Cli::try_parse_from(["jobs"].iter().chain(arguments).chain(&data))?.args)
+}
+
+fn refusal(data: &Path, arguments: &[&str]) -> String {
+    format!("{:#}", jobs(data, arguments).unwrap_err())
+}
+
+async fn open(data: &Path) -> SqliteStore {
+    SqliteStore::open(&jobs_of(data), Policy::default(), Arc::new(SystemClock)).await.unwrap()
+}
+
+/// Makes a job, and lets it fail if that is wanted.
+async fn make(store: &SqliteStore, fails: bool) -> anyhow::Result<Job> {
+    let profile = ModelProfile::released("minimax-h3", vec![Partition::Fl2va]);
+    let request =
+        VideoRequest { prompt: Some("hunter2".into()), aspect_ratio: Some("16:9".into()), ..VideoRequest::default() };
+    let job = NewJob::new(Tenant::default(), "minimax-h3", &request.resolve(&profile, 7).unwrap());
+    let id = store.create(job).await?.id;
+    if fails {
+        let claimant = Claimant::new(WorkerId::new(), vec![Partition::Fl2va]);
+        let claimed = store.claim(id, &claimant).await?.unwrap();
+        let error = JobError::new(FailureCode::GenerationFailed, "the film tore");
+        store.finish(&claimed.lease, Outcome::Failed(error)).await?;
+    }
+    Ok(store.get(&Tenant::default(), id).await?.unwrap())
+}
+
+fn state(data: &Path, job: &Job) -> JobState {
+    block_on(async { Ok(open(data).await.get(&job.tenant, job.id).await?.unwrap().state) }).unwrap()
+}
+
+#[test]
+fn a_failed_job_is_retried_and_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path();
+    let (failed, waiting) = block_on(async {
+        let store = open(data).await;
+        Ok((make(&store, true).await?, make(&store, false).await?))
+    })
+    .unwrap();
+    jobs(data, &["retry", &failed.id.to_string()]).unwrap();
+    assert_eq!(state(data, &failed), JobState::Queued);
+    let refused = refusal(data, &["retry", &waiting.id.to_string()]);
+    assert_eq!(refused, format!("job {} is queued, and only a failed one can be retried", waiting.id));
+}
+
+#[test]
+fn a_job_that_has_ended_is_not_cancelled() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path();
+    let (failed, waiting) = block_on(async {
+        let store = open(data).await;
+        Ok((make(&store, true).await?, make(&store, false).await?))
+    })
+    .unwrap();
+    // The second time as well: it is what was asked for.
+    for _ in 0..2 {
+        jobs(data, &["cancel", &waiting.id.to_string()]).unwrap();
+        assert_eq!(state(data, &waiting), JobState::Cancelled);
+    }
+    let refused = refusal(data, &["cancel", &failed.id.to_string()]);
+    assert_eq!(refused, format!("job {} has ended already: it is failed", failed.id));
+    let refused = refusal(data, &["show", &waiting.id.to_string(), "--tenant", "other"]);
+    assert_eq!(refused, format!("tenant other has no job {}", waiting.id));
+}
+
+#[test]
+fn every_way_of_looking_works_beside_an_open_store_and_none_shows_the_prompt() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path();
+    let (_store, job) = block_on(async {
+        let store = open(data).await;
+        let job = make(&store, true).await?;
+        Ok((store, job))
+    })
+    .unwrap();
+    let id = job.id.to_string();
+    for arguments in [&["list"][..], &["list", "--status", "failed", "--json"], &["show", &id], &["usage"]] {
+        jobs(data, arguments).unwrap();
+    }
+    let told = describe::job(&job).to_string();
+    assert!(told.contains("the film tore") && told.contains("\"num_frames\":209"), "{told}");
+    assert!(!told.contains("hunter2"), "{told}");
+    assert_eq!(describe::note(&job, job.created_at), "generation_failed");
+}

@@ -1,0 +1,31 @@
+//! The settings of the subcommands: one group per concern, shared by those that need it.
+//!
+//! A group is parsed by clap as it stands on the command line or in the environment (`…Args`), and then checked and
+//! turned into what the rooms go by. A setting has the same name, meaning and default wherever it appears.
+
+mod database;
+mod distributed;
+pub(crate) mod duration;
+pub(crate) mod engine;
+mod http;
+mod job_store;
+mod log;
+mod media_store;
+mod policy;
+mod redis;
+mod secret;
+mod sweeps;
+mod worker;
+
+pub(crate) use self::database::DatabaseArgs;
+pub(crate) use self::distributed::{Distributed, DistributedArgs};
+pub(crate) use self::engine::{EngineArgs, MediaArgs, partition};
+pub(crate) use self::http::{Http, HttpArgs};
+pub(crate) use self::job_store::JobStoreArgs;
+pub(crate) use self::log::LogArgs;
+pub(crate) use self::media_store::MediaStoreArgs;
+pub(crate) use self::policy::PolicyArgs;
+pub(crate) use self::redis::RedisArgs;
+pub(crate) use self::secret::Secret;
+pub(crate) use self::sweeps::SweepArgs;
+pub(crate) use self::worker::{WorkerArgs, WorkerSettings};

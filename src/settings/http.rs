@@ -1,0 +1,201 @@
+//! What the HTTP side goes by.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
+use clap::ArgAction;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clapboard_api::{Auth, Options};
+
+use super::duration;
+
+/// Where the service listens and what it accepts.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "HTTP")]
+pub(crate) struct HttpArgs {
+    /// The address to listen on, such as 127.0.0.1:8000; port 0 takes a free one
+    #[arg(long, env = "CLAPBOARD_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8000",
+          value_parser = address)]
+    listen: SocketAddr,
+    /// Who may use the service: open to whoever reaches it, all as one tenant; or those with a key, each for its tenant
+    #[arg(long, env = "CLAPBOARD_AUTH", value_name = "AUTH", default_value = "open", value_parser = auth())]
+    auth: Auth,
+    /// Say twice to listen beyond this machine although the service is open
+    /// [as an environment variable: 2]
+    #[arg(long, env = "CLAPBOARD_NO_AUTH", action = ArgAction::Count)]
+    no_auth: u8,
+    /// Further names under which requests may ask for the served model
+    #[arg(long, env = "CLAPBOARD_MODEL_ALIAS", value_name = "NAME", value_delimiter = ',',
+          default_values_t = Options::default().model_aliases)]
+    model_alias: Vec<String>,
+    /// The seed of requests that name none [default: a random one for each]
+    #[arg(long, env = "CLAPBOARD_DEFAULT_SEED", value_name = "SEED")]
+    default_seed: Option<u32>,
+    /// The largest request body
+    #[arg(long, env = "CLAPBOARD_MAX_BODY_MIB", value_name = "MIB", default_value_t = 1)]
+    max_body_mib: usize,
+    /// How long a request body may take to come
+    #[arg(long, env = "CLAPBOARD_BODY_TIMEOUT", value_name = "DURATION", default_value = "30s",
+          value_parser = duration::parse)]
+    body_timeout: Duration,
+    /// How long a request's head may take to come, and an idle connection is kept
+    #[arg(long, env = "CLAPBOARD_HEADER_TIMEOUT", value_name = "DURATION", default_value = "15s",
+          value_parser = duration::parse)]
+    header_timeout: Duration,
+    /// How long a client may take nothing of its answer before it is cut off
+    #[arg(long, env = "CLAPBOARD_WRITE_TIMEOUT", value_name = "DURATION", default_value = "300s",
+          value_parser = duration::parse)]
+    write_timeout: Duration,
+    /// How many connections are served at a time, as far as the limit of open files allows; others wait
+    #[arg(long, env = "CLAPBOARD_MAX_CONNECTIONS", value_name = "N",
+          default_value_t = Options::default().max_connections)]
+    max_connections: usize,
+    /// How long requests in flight get to end once the service drains, before they are cut off
+    #[arg(long, env = "CLAPBOARD_CLOSING_GRACE", value_name = "DURATION", default_value = "5s",
+          value_parser = duration::parse)]
+    closing_grace: Duration,
+    /// How long POST /v1/videos/sync waits for its video; OpenAI's clients hang up after 600 s
+    #[arg(long, env = "CLAPBOARD_SYNC_TIMEOUT", value_name = "DURATION", default_value = "570s",
+          value_parser = duration::parse)]
+    sync_timeout: Duration,
+    /// How long clients are asked to wait between two looks at a job
+    #[arg(long, env = "CLAPBOARD_POLL_AFTER", value_name = "DURATION", default_value = "2s",
+          value_parser = duration::parse)]
+    poll_after: Duration,
+}
+
+/// The checked settings of the HTTP side.
+#[derive(Debug)]
+pub(crate) struct Http {
+    pub(crate) listen: SocketAddr,
+    pub(crate) options: Options,
+}
+
+impl TryFrom<HttpArgs> for Http {
+    type Error = anyhow::Error;
+
+    /// Errors: a sentence about the first setting, or pair of settings, that cannot be.
+    fn try_from(http: HttpArgs) -> anyhow::Result<Self> {
+        refuse_the_open_network(&http)?;
+        ensure!(
+            (1..=1024).contains(&http.max_body_mib),
+            "--max-body-mib must be from 1 to 1024, got {}",
+            http.max_body_mib
+        );
+        for (name, duration) in [
+            ("--sync-timeout", http.sync_timeout),
+            ("--body-timeout", http.body_timeout),
+            ("--header-timeout", http.header_timeout),
+            ("--write-timeout", http.write_timeout),
+        ] {
+            ensure!(!duration.is_zero(), "{name} must not be zero");
+        }
+        ensure!(http.max_connections > 0, "--max-connections must be at least 1");
+        Ok(Self {
+            listen: http.listen,
+            options: Options {
+                auth: http.auth,
+                model_aliases: http.model_alias,
+                default_seed: http.default_seed,
+                max_body_bytes: http.max_body_mib << 20,
+                body_timeout: http.body_timeout,
+                header_read_timeout: http.header_timeout,
+                write_timeout: http.write_timeout,
+                max_connections: http.max_connections,
+                closing_grace: http.closing_grace,
+                sync_timeout: http.sync_timeout,
+                poll_after: http.poll_after,
+                ..Options::default()
+            },
+        })
+    }
+}
+
+/// Whoever opens a service without keys to other machines has to mean it.
+fn refuse_the_open_network(http: &HttpArgs) -> anyhow::Result<()> {
+    match http.auth {
+        Auth::Keys => ensure!(http.no_auth == 0, "--no-auth contradicts --auth keys: leave one of them out"),
+        Auth::Open if http.listen.ip().is_loopback() || http.no_auth >= 2 => {}
+        Auth::Open => {
+            let advice = match http.no_auth {
+                0 => "listen on 127.0.0.1, ask for keys with --auth keys, or say --no-auth twice",
+                _ => "--no-auth was said once; say it twice, or listen on 127.0.0.1",
+            };
+            bail!(
+                "--listen {} is reachable from other machines, and this service asks for no keys: anybody there could \
+                 use it; {advice}",
+                http.listen
+            );
+        }
+    }
+    Ok(())
+}
+
+fn auth() -> impl TypedValueParser<Value = Auth> {
+    PossibleValuesParser::new(["open", "keys"]).map(|name| match name.as_str() {
+        "keys" => Auth::Keys,
+        _ => Auth::Open,
+    })
+}
+
+/// Reads an address and a port; names are not looked up, since one may stand for several addresses.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("{text:?} is not an address and a port such as 127.0.0.1:8000"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        http: HttpArgs,
+    }
+
+    fn http(arguments: &[&str]) -> anyhow::Result<Http> {
+        Http::try_from(Cli::try_parse_from(["api"].iter().chain(arguments))?.http)
+    }
+
+    fn refusal(arguments: &[&str]) -> String {
+        format!("{:#}", http(arguments).unwrap_err())
+    }
+
+    #[test]
+    fn without_a_word_only_this_machine_is_served() {
+        let http = http(&[]).unwrap();
+        assert_eq!((http.listen.to_string().as_str(), http.options.auth), ("127.0.0.1:8000", Auth::Open));
+    }
+
+    #[test]
+    fn other_machines_are_let_in_with_keys_or_when_it_is_said_twice() {
+        assert!(
+            refusal(&["--listen", "0.0.0.0:8000"]).contains("ask for keys with --auth keys, or say --no-auth twice")
+        );
+        assert!(refusal(&["--listen", "[::]:8000", "--no-auth"]).contains("--no-auth was said once; say it twice"));
+        assert!(http(&["--listen", "0.0.0.0:8000", "--no-auth", "--no-auth"]).is_ok());
+        assert!(http(&["--listen", "[::1]:8000"]).is_ok());
+        assert_eq!(http(&["--listen", "0.0.0.0:8000", "--auth", "keys"]).unwrap().options.auth, Auth::Keys);
+        let refused = refusal(&["--auth", "keys", "--no-auth", "--no-auth"]);
+        assert_eq!(refused, "--no-auth contradicts --auth keys: leave one of them out");
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        assert!(refusal(&["--max-body-mib", "0"]).contains("--max-body-mib must be from 1 to 1024, got 0"));
+        assert_eq!(refusal(&["--sync-timeout", "0s"]), "--sync-timeout must not be zero");
+        assert_eq!(refusal(&["--max-connections", "0"]), "--max-connections must be at least 1");
+    }
+
+    #[test]
+    fn an_address_is_asked_for_by_example() {
+        for text in ["8000", "localhost:8000", "127.0.0.1"] {
+            let refused = refusal(&["--listen", text]);
+            let expected = format!("{text:?} is not an address and a port such as 127.0.0.1:8000");
+            assert!(refused.contains(&expected), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! `clapboard worker`: one engine that takes jobs from Postgres.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clapboard_engine::EngineConfig;
+use clapboard_jobs::{Policy, Store};
+use clapboard_media::Ffmpeg;
+use clapboard_store_postgres::{Options, PostgresStore};
+
+use crate::interrupt::Interrupts;
+use crate::locked_dir::LockedDir;
+use crate::output;
+use crate::process::{CLOSING_TIME, Parts, block_on};
+use crate::profile::read_profile;
+use crate::rooms::{self, Engine, Shared};
+use crate::settings::{Distributed, DistributedArgs, EngineArgs, MediaArgs, PolicyArgs, WorkerArgs, WorkerSettings};
+
+/// Run jobs of one partition, taken from Postgres; any number of these may run
+///
+/// SIGTERM or SIGINT drains: the running job is handed back uncounted with its denoising state, and goes on elsewhere;
+/// with --drain finish it is completed first. A second signal exits at once. Exits with 1 when its engine hangs, to be
+/// started anew by a supervisor.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    engine: EngineArgs,
+    #[command(flatten)]
+    media: MediaArgs,
+    /// The directory of unfinished files, with room for a few videos; one worker at a time may use it
+    #[arg(long, env = "CLAPBOARD_SCRATCH", value_name = "DIR", help_heading = "Worker")]
+    scratch: PathBuf,
+    #[command(flatten)]
+    worker: WorkerArgs,
+    #[command(flatten)]
+    policy: PolicyArgs,
+    #[command(flatten)]
+    distributed: DistributedArgs,
+}
+
+/// The checked settings.
+struct Config {
+    engine: EngineConfig,
+    ffmpeg: Ffmpeg,
+    scratch: PathBuf,
+    worker: WorkerSettings,
+    policy: Policy,
+    distributed: Distributed,
+}
+
+impl TryFrom<Args> for Config {
+    type Error = anyhow::Error;
+
+    /// Errors: a sentence about the first setting that is missing or cannot be.
+    fn try_from(args: Args) -> anyhow::Result<Self> {
+        let policy = args.policy.policy()?;
+        Ok(Self {
+            worker: args.worker.settings(&policy)?,
+            policy,
+            distributed: Distributed::try_from(args.distributed)?,
+            engine: args.engine.config()?,
+            ffmpeg: args.media.find()?,
+            scratch: args.scratch,
+        })
+    }
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let config = Config::try_from(args)?;
+    // Found before anything is made or reached: a checkpoint that cannot be served.
+    read_profile(&config.engine)?;
+    block_on(work(config)).map(|()| ExitCode::SUCCESS)
+}
+
+async fn work(config: Config) -> anyhow::Result<()> {
+    let interrupts = Interrupts::listen()?;
+    let scratch = LockedDir::open("scratch", &config.scratch)?;
+    let servers = config.distributed.open(&config.policy).await?;
+    // Heartbeats have a connection of their own, so that nothing else can keep one waiting.
+    let alone = Options { max_connections: 1, ..config.distributed.database.clone() };
+    let heartbeat_store = PostgresStore::lazy(&alone, config.policy)?;
+    let shared =
+        Shared { store: Arc::clone(&servers.store) as Arc<dyn Store>, dispatch: servers.dispatch, blob: servers.blob };
+    let limit = config.worker.drain_limit().map(|limit| limit + CLOSING_TIME);
+    let engine = Engine {
+        config: config.engine,
+        ffmpeg: config.ffmpeg,
+        heartbeat_store: Arc::new(heartbeat_store),
+        options: config.worker.options(scratch.path().join("work")),
+    };
+    let mut parts = Parts::new();
+    rooms::spawn_worker(&mut parts, &shared, engine, || output::line(format_args!("clapboard works")));
+    let outcome = parts.run(interrupts, limit, |_| ()).await;
+    servers.store.close().await;
+    outcome
+}
