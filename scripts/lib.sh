@@ -51,6 +51,24 @@ install_packages() {
     "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
+# PostgreSQL and Redis, whose programs the tests and benchmarks start themselves.
+need_servers() {
+    if ! command -v initdb >/dev/null 2>&1 && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
+        keep_packages_from_starting_servers
+        install_packages "PostgreSQL" postgresql
+    fi
+    if ! command -v redis-server >/dev/null 2>&1; then
+        install_packages "redis-server" redis-server
+    fi
+}
+
+# Debian's package makes and starts a cluster of its own, which nothing here needs.
+keep_packages_from_starting_servers() {
+    [ "$(id -u)" -eq 0 ] && [ ! -e /etc/postgresql-common/createcluster.conf ] || return 0
+    mkdir -p /etc/postgresql-common
+    echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf
+}
+
 # The toolchain comes from rustup as a rule, whose directory is not always on the PATH of a fresh shell.
 need_cargo() {
     if ! command -v cargo >/dev/null 2>&1 && [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/cargo" ]; then

@@ -6,6 +6,7 @@ mod bad_input;
 mod checkpoint;
 mod create;
 mod delete;
+mod distributed;
 mod generate;
 mod openai_client;
 mod restart;

@@ -6,9 +6,9 @@ mod service;
 mod wait;
 
 pub(crate) use files::{assert_video, files_below, tiny_checkpoint};
-pub(crate) use http::Body;
+pub(crate) use http::{Body, Reply, send};
 pub(crate) use service::{Service, clapboard};
-pub(crate) use wait::until;
+pub(crate) use wait::{until, until_not};
 
 /// A long job on the largest tiny canvas: two hundred sigma points, so that it can be caught in its middle.
 pub(crate) fn long_job() -> serde_json::Value {

@@ -1,5 +1,6 @@
 //! Waiting for a condition that stays true once it is.
 
+use std::fmt::Debug;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,12 +11,17 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Looks again and again until `look` gives something, and fails with the name of what never came.
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    until_not(what, || look().ok_or("it never came"))
+}
+
+/// Looks again and again until nothing is wrong any more, and fails with what was wrong last.
+pub(crate) fn until_not<T, E: Debug>(what: &str, mut look: impl FnMut() -> Result<T, E>) -> T {
     let began = Instant::now();
     loop {
-        if let Some(found) = look() {
-            return found;
+        match look() {
+            Ok(found) => return found,
+            Err(wrong) => assert!(began.elapsed() < LIMIT, "waited {LIMIT:?} for {what}: {wrong:?}"),
         }
-        assert!(began.elapsed() < LIMIT, "waited {LIMIT:?} for {what}");
         thread::sleep(PAUSE);
     }
 }

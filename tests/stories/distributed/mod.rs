@@ -1,0 +1,13 @@
+//! Stories of the distributed service: many processes over a real PostgreSQL, Redis and S3 server, all of which may fail.
+
+mod chaos;
+mod cluster;
+mod events;
+mod objects;
+mod operators;
+mod postgres;
+mod process;
+mod redis;
+mod rng;
+mod truth;
+mod workers;

@@ -1,0 +1,161 @@
+//! Workers that die, freeze, drain and lie about the time.
+
+use clapboard_jobs::{AttemptEnd, FailureCode, JobState, Phase, Tenant};
+
+use super::cluster::Cluster;
+use crate::support::{long_job, short_job, until};
+
+fn ends(cluster: &Cluster, id: &str) -> Vec<Option<AttemptEnd>> {
+    let attempts = cluster.truth.attempts(&Tenant::default(), id);
+    attempts.into_iter().map(|attempt| attempt.ended.map(|(_, end)| end)).collect()
+}
+
+/// Waits until the claim of that fence denoises, and returns the step that it is first seen at.
+fn first_step_of(cluster: &Cluster, id: &str, fence: i64) -> u32 {
+    until("the next attempt to denoise", || {
+        let job = cluster.truth.job(&Tenant::default(), id);
+        assert!(!job.state.is_final(), "too late: {job:?}");
+        (job.fence.0 == fence && job.progress.phase == Phase::Denoise).then_some(job.progress.step)
+    })
+}
+
+#[test]
+fn a_job_whose_worker_was_killed_goes_on_elsewhere_and_ends_bit_for_bit_the_same() {
+    let mut cluster = Cluster::start();
+    let expected = cluster.generated(&long_job());
+    let id = cluster.create(&long_job());
+    let stored = cluster.checkpointed(&id);
+    cluster.workers[0].kill();
+    cluster.add_worker(&[]);
+    let seen = first_step_of(&cluster, &id, 2);
+    assert!(seen >= stored, "the second attempt began at step {seen}, although step {stored} was stored");
+
+    let video = cluster.completed(&id);
+    assert_eq!(video["attempt"], 2);
+    assert!(cluster.download(&id) == expected, "the resumed video differs");
+    assert_eq!(ends(&cluster, &id), [Some(AttemptEnd::LeaseLost), Some(AttemptEnd::Completed)]);
+    let named = cluster.truth.named_keys(&[(Tenant::default(), id)]);
+    assert_eq!(named.len(), 1, "the checkpoints of an ended job are still named");
+    cluster.objects_become(&named);
+}
+
+#[test]
+fn a_frozen_worker_that_wakes_after_its_lease_changes_nothing() {
+    let mut cluster = Cluster::start();
+    let id = cluster.create(&long_job());
+    cluster.checkpointed(&id);
+    cluster.workers[0].freeze();
+    cluster.add_worker(&[]);
+    let video = cluster.completed(&id);
+    let file = cluster.download(&id);
+    let row = cluster.truth.job(&Tenant::default(), &id);
+
+    cluster.workers[0].thaw();
+    // It is a worker like any other again once it has heard that its lease is lost.
+    let next = cluster.create(&short_job());
+    cluster.workers[1].terminate();
+    cluster.workers[1].wait();
+    cluster.completed(&next);
+    assert_eq!(cluster.video(&id), video);
+    assert_eq!(cluster.truth.job(&Tenant::default(), &id), row);
+    assert!(cluster.download(&id) == file);
+    assert_eq!(ends(&cluster, &id), [Some(AttemptEnd::LeaseLost), Some(AttemptEnd::Completed)]);
+    cluster.objects_become(&cluster.truth.named_keys(&[(Tenant::default(), id), (Tenant::default(), next)]));
+}
+
+#[test]
+fn a_drained_worker_stores_its_state_and_the_attempt_does_not_count() {
+    let mut cluster = Cluster::start();
+    let expected = cluster.generated(&long_job());
+    let id = cluster.create(&long_job());
+    cluster.checkpointed(&id);
+    cluster.workers[0].terminate();
+    let status = cluster.workers[0].wait();
+    assert!(status.success(), "{status}");
+    let waiting = cluster.truth.job(&Tenant::default(), &id);
+    assert_eq!((waiting.state, waiting.attempt), (JobState::Queued, 0));
+    let stored = waiting.checkpoint.expect("the drain keeps the state").step;
+
+    cluster.add_worker(&[]);
+    assert!(first_step_of(&cluster, &id, 2) >= stored);
+    assert_eq!(cluster.completed(&id)["attempt"], 1);
+    assert!(cluster.download(&id) == expected, "the resumed video differs");
+    assert_eq!(ends(&cluster, &id), [Some(AttemptEnd::Drained), Some(AttemptEnd::Completed)]);
+}
+
+#[test]
+fn a_worker_that_drains_by_finishing_completes_its_job_and_takes_no_other() {
+    let mut cluster = Cluster::servers();
+    cluster.add_api(&[]);
+    cluster.add_scheduler();
+    cluster.add_worker(&["--drain", "finish"]);
+    let (running, waiting) = (cluster.create(&long_job()), cluster.create(&short_job()));
+    cluster.checkpointed(&running);
+    cluster.workers[0].terminate();
+    let status = cluster.workers[0].wait();
+    assert!(status.success(), "{status}");
+    assert_eq!(cluster.truth.job(&Tenant::default(), &running).state, JobState::Completed);
+    assert_eq!(cluster.truth.job(&Tenant::default(), &waiting).state, JobState::Queued);
+    assert_eq!(ends(&cluster, &running), [Some(AttemptEnd::Completed)]);
+}
+
+#[test]
+fn a_job_that_takes_every_worker_down_fails_with_its_history_and_can_be_retried() {
+    let mut cluster = Cluster::start();
+    let id = cluster.create(&long_job());
+    for attempt in 1..=3 {
+        until("the attempt to begin", || {
+            let job = cluster.truth.job(&Tenant::default(), &id);
+            (job.state == JobState::Running && job.attempt == attempt && job.begun_at.is_some()).then_some(())
+        });
+        if attempt < 3 {
+            cluster.replace_worker(0, &[]);
+        } else {
+            cluster.workers[0].kill();
+        }
+    }
+    let failed = until("the job to fail", || {
+        let job = cluster.truth.job(&Tenant::default(), &id);
+        (job.state == JobState::Failed).then_some(job)
+    });
+    assert_eq!(failed.error.unwrap().code, FailureCode::WorkerLost);
+    assert_eq!(ends(&cluster, &id), [Some(AttemptEnd::LeaseLost); 3]);
+    cluster.objects_become(&[].into());
+
+    let retried = cluster.command("jobs").args(["retry", &id]).output().unwrap();
+    assert!(retried.status.success(), "{}", String::from_utf8_lossy(&retried.stderr));
+    cluster.add_worker(&[]);
+    assert_eq!(cluster.completed(&id)["attempt"], 1);
+    assert_eq!(ends(&cluster, &id).len(), 4, "the history is kept");
+}
+
+#[test]
+fn a_running_job_that_is_cancelled_stops_and_leaves_nothing() {
+    let cluster = Cluster::start();
+    let id = cluster.create(&long_job());
+    cluster.checkpointed(&id);
+    let cancelled = cluster.command("jobs").args(["cancel", &id]).output().unwrap();
+    assert!(cancelled.status.success(), "{}", String::from_utf8_lossy(&cancelled.stderr));
+    until("the cancel", || (cluster.truth.job(&Tenant::default(), &id).state == JobState::Cancelled).then_some(()));
+    let video = cluster.video(&id);
+    assert_eq!((video["status"].as_str(), video["error"]["code"].as_str()), (Some("failed"), Some("cancelled")));
+    cluster.objects_become(&[].into());
+    // The worker is free again.
+    let next = cluster.create(&short_job());
+    cluster.completed(&next);
+}
+
+#[test]
+fn a_worker_whose_clock_is_a_day_off_works_like_any_other() {
+    let mut cluster = Cluster::servers();
+    cluster.add_api(&[]);
+    cluster.add_scheduler();
+    cluster.add_skewed_worker("+1d");
+    let id = cluster.create(&long_job());
+    cluster.checkpointed(&id);
+    let job = cluster.truth.job(&Tenant::default(), &id);
+    let lease = job.lease_expires_at.expect("a running job has a lease");
+    let now = cluster.truth.must(async |store| store.now().await);
+    assert!(lease.since(now).as_secs() <= 3, "the lease lasts by the worker's clock: {lease}, now {now}");
+    assert_eq!(cluster.completed(&id)["attempt"], 1);
+}
