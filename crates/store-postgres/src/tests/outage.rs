@@ -1,7 +1,7 @@
 use std::time::Instant;
 
 use clapboard_jobs::{Causes, JobState, Progress, StoreError};
-use clapboard_testkit::{FaultProxy, Mode};
+use clapboard_testkit::{FaultProxy, Mode, until};
 
 use super::*;
 
@@ -98,10 +98,13 @@ async fn an_answer_that_is_not_heard_leaves_open_what_became_of_it() {
     // The statement is prepared by then, so the next answer is that of the insert itself.
     store.create(new_job()).await.unwrap();
 
-    // The first response may be that of a connection which is put back.
+    // The first response may be that of a connection which is asked whether it still lives.
     let mut unheard = None;
     for _ in 0..20 {
         let new = new_job();
+        // Or which is being put back: not then.
+        let put_back = || (store.pool().num_idle() == store.pool().size() as usize).then_some(());
+        until("the connections to be put back", put_back);
         proxy.cut_after(0);
         let answer = store.create(new.clone()).await;
         if answer.is_err() {
