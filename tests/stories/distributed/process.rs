@@ -1,10 +1,11 @@
 //! One process of the service.
 
 use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::support::until;
 
@@ -22,7 +23,8 @@ impl Process {
         let (log, output) = (folder.join(format!("{name}.log")), folder.join(format!("{name}.out")));
         command.stdin(Stdio::null()).stdout(File::create(&output).unwrap());
         command.stderr(File::options().create(true).append(true).open(&log).unwrap());
-        let child = command.spawn().unwrap();
+        // A group of its own, since the program that sets the clock stays beside the one that it starts.
+        let child = command.process_group(0).spawn().unwrap();
         Self { name: name.to_owned(), child, log, output }
     }
 
@@ -62,7 +64,7 @@ impl Process {
 
     pub(super) fn kill(&mut self) {
         // An error means that it has ended already.
-        let _ = self.child.kill();
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         self.child.wait().unwrap();
     }
 
@@ -80,7 +82,7 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        kill_process_group(Pid::from_child(&self.child), signal).unwrap();
     }
 
     pub(super) fn wait(&mut self) -> ExitStatus {
@@ -92,7 +94,7 @@ impl Process {
 impl Drop for Process {
     #[expect(clippy::print_stderr, reason = "what a failed test has to tell")]
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.wait();
         if std::thread::panicking() {
             let log = self.log();
