@@ -2,7 +2,7 @@
 //!
 //! `objects/` holds the objects under their keys, `incoming/` what is still being written. Both lie in one file system,
 //! so that a finished file can be linked under its key: a hard link never replaces what is there, which makes a put
-//! all or nothing and first come, first served, without a lock.
+//! all or nothing and first come, first served. A lock guards the folders alone, which deletes remove when they are empty.
 
 mod put;
 mod walk;
@@ -11,6 +11,7 @@ use std::fs;
 use std::io::{self, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -43,6 +44,8 @@ pub struct OpenError {
 pub struct DiskBlob {
     objects: PathBuf,
     incoming: PathBuf,
+    /// Held while a put makes the folders of its key, and while a delete removes those it leaves empty.
+    folders: Arc<Mutex<()>>,
 }
 
 impl DiskBlob {
@@ -51,7 +54,8 @@ impl DiskBlob {
     ///
     /// Errors: [`OpenError`] when the folder cannot be written or its file system has no hard links.
     pub async fn open(folder: &Path) -> Result<Self, OpenError> {
-        let store = Self { objects: folder.join("objects"), incoming: folder.join("incoming") };
+        let store =
+            Self { objects: folder.join("objects"), incoming: folder.join("incoming"), folders: Arc::default() };
         let opening = store.clone();
         let opened = tokio::task::spawn_blocking(move || opening.prepare()).await;
         opened.unwrap_or_else(|error| {
@@ -96,9 +100,11 @@ impl Blob for DiskBlob {
     async fn put_file(&self, key: &BlobKey, file: &Path, moved: &(dyn Fn() + Send + Sync)) -> Result<Put, BlobError> {
         let incoming = self.incoming.join(Uuid::new_v4().simple().to_string());
         let (target, key, file) = (self.path(key), key.clone(), file.to_owned());
-        let objects = self.objects.clone();
+        let (objects, folders) = (self.objects.clone(), Arc::clone(&self.folders));
         ticks::heard(moved, |ticks| {
-            blocking("storing an object", move || put::put(&key, &file, &incoming, &target, &objects, &|| ticks.tick()))
+            blocking("storing an object", move || {
+                put::put(&key, &file, &incoming, &target, &objects, &folders, &|| ticks.tick())
+            })
         })
         .await
     }
@@ -140,9 +146,11 @@ impl Blob for DiskBlob {
     }
 
     async fn delete(&self, key: &BlobKey) -> Result<(), BlobError> {
-        let (path, objects) = (self.path(key), self.objects.clone());
-        blocking("deleting an object", move || put::remove(&path, &objects).map_err(unavailable("deleting an object")))
-            .await
+        let (path, objects, folders) = (self.path(key), self.objects.clone(), Arc::clone(&self.folders));
+        blocking("deleting an object", move || {
+            put::remove(&path, &objects, &folders).map_err(unavailable("deleting an object"))
+        })
+        .await
     }
 
     async fn list(&self, prefix: &str, after: Option<&BlobKey>, limit: usize) -> Result<Vec<ObjectInfo>, BlobError> {

@@ -3,15 +3,13 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use clapboard_jobs::blob::Put;
 use clapboard_jobs::{BlobError, BlobKey};
 
 use super::unavailable;
 use crate::hash::{self, CopyError, Seen};
-
-/// How often a put makes its folder again that a delete beside it has removed as empty.
-const FOLDER_TRIES: u32 = 16;
 
 /// A file that is removed when it goes out of scope.
 struct Incoming<'a>(&'a Path);
@@ -30,6 +28,7 @@ pub(super) fn put(
     incoming: &Path,
     target: &Path,
     objects: &Path,
+    folders: &Mutex<()>,
     moved: &dyn Fn(),
 ) -> Result<Put, BlobError> {
     let writing = unavailable("writing an object");
@@ -44,7 +43,7 @@ pub(super) fn put(
     })?;
     sink.sync_all().map_err(&writing)?;
 
-    let created = link(incoming, target).map_err(&writing)?;
+    let created = link(incoming, target, folders).map_err(&writing)?;
     if !created {
         let there = read_back(target, moved).map_err(&writing)?;
         if there.as_ref() != Some(&seen) {
@@ -57,19 +56,23 @@ pub(super) fn put(
 }
 
 /// Links `incoming` as `target`; false when something is there already.
-fn link(incoming: &Path, target: &Path) -> io::Result<bool> {
-    let mut tries = 0;
-    loop {
-        if let Some(folder) = target.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        match fs::hard_link(incoming, target) {
-            Ok(()) => return Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && tries < FOLDER_TRIES => tries += 1,
-            Err(error) => return Err(error),
-        }
+///
+/// Holds `folders`, so that no delete removes a folder as empty between its making and the link in it.
+fn link(incoming: &Path, target: &Path, folders: &Mutex<()>) -> io::Result<bool> {
+    let _held = hold(folders);
+    if let Some(folder) = target.parent() {
+        fs::create_dir_all(folder)?;
     }
+    match fs::hard_link(incoming, target) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A panic elsewhere leaves nothing half done that the lock guards: the folders are what they are.
+fn hold(folders: &Mutex<()>) -> MutexGuard<'_, ()> {
+    folders.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns length and hash of the object that is there; none when it is a folder.
@@ -84,14 +87,17 @@ fn read_back(target: &Path, moved: &dyn Fn()) -> io::Result<Option<Seen>> {
     }
 }
 
-/// Makes the entries of `target` and of all folders from it up to `objects` durable.
+/// Makes the entries of `target` and of all folders from it up to `objects` durable. A folder that is gone went with
+/// the object, by a delete since.
 fn sync_folders(target: &Path, objects: &Path) -> io::Result<()> {
     let mut folder = target;
     while folder != objects {
         let Some(parent) = folder.parent() else {
             break;
         };
-        File::open(parent)?.sync_all()?;
+        if let Some(parent) = super::found(File::open(parent))? {
+            parent.sync_all()?;
+        }
         folder = parent;
     }
     Ok(())
@@ -107,7 +113,7 @@ pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// Removes an object and the folders that it leaves empty.
-pub(super) fn remove(target: &Path, objects: &Path) -> io::Result<()> {
+pub(super) fn remove(target: &Path, objects: &Path, folders: &Mutex<()>) -> io::Result<()> {
     if super::found(fs::symlink_metadata(target))?.is_none_or(|metadata| metadata.is_dir()) {
         return Ok(());
     }
@@ -116,16 +122,22 @@ pub(super) fn remove(target: &Path, objects: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     }
-    let mut folder: PathBuf = target.to_owned();
+    let remaining = remove_empty(target, objects, folders);
+    match super::found(File::open(&remaining))? {
+        Some(remaining) => remaining.sync_all(),
+        None => Ok(()),
+    }
+}
+
+/// Removes the empty folders above `target`, below `objects`; returns the first one that stays.
+fn remove_empty(target: &Path, objects: &Path, folders: &Mutex<()>) -> PathBuf {
+    let _held = hold(folders);
+    let mut folder = target.to_owned();
     while folder.pop() && folder != objects {
         // Not empty, or gone already: either way the folders above are not ours to remove.
         if fs::remove_dir(&folder).is_err() {
             break;
         }
     }
-    match File::open(&folder) {
-        Ok(remaining) => remaining.sync_all(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    }
+    folder
 }

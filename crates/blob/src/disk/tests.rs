@@ -85,7 +85,7 @@ async fn puts_and_deletes_of_one_folder_do_not_trip_over_each_other() {
         let (blob, source) = (blob.clone(), source.clone());
         workers.spawn(async move {
             let key: BlobKey = format!("v1/shared/folder/{worker}").parse().unwrap();
-            for _ in 0..50 {
+            for _ in 0..200 {
                 assert!(blob.put_file(&key, &source, &|| ()).await.unwrap().created);
                 blob.delete(&key).await.unwrap();
             }
