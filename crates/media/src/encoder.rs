@@ -1,6 +1,6 @@
 //! One running ffmpeg, the thread that feeds it and the two that listen to it.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::path::Path;
 use std::process::{ChildStdin, Stdio};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::arguments::encode_arguments;
 use crate::handover::{Handover, Offered};
-use crate::process::{Process, tail};
+use crate::process::{Process, bounded_line, tail};
 use crate::{Error, Ffmpeg, MuxFormat};
 
 /// Bytes that one write hands to the pipe, so that progress within a large chunk is seen.
@@ -188,18 +188,11 @@ fn feed(mut stdin: ChildStdin, handover: &Handover, activity: &Activity) {
 /// Follows the `key=value` lines of `-progress`: each new frame number is a sign of life.
 fn follow(stdout: impl Read, activity: &Activity) {
     let mut lines = BufReader::new(stdout);
-    let mut line = String::new();
-    while let Ok(1..) = bounded_line(&mut lines, &mut line) {
+    while let Ok(Some(line)) = bounded_line(&mut lines) {
         if let Some(frames) = line.strip_prefix("frame=").and_then(|value| value.trim().parse().ok())
             && activity.frames.swap(frames, Ordering::Relaxed) != frames
         {
             activity.touch();
         }
     }
-}
-
-/// Reads a line of at most 1 KiB; a longer one comes in pieces.
-fn bounded_line(lines: &mut impl BufRead, line: &mut String) -> io::Result<usize> {
-    line.clear();
-    lines.take(1024).read_line(line)
 }

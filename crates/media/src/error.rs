@@ -12,7 +12,7 @@ pub enum Error {
     /// The program is not installed, or not where it was said to be.
     #[error("could not find {program} at {}: install ffmpeg (on Debian: apt-get install ffmpeg) or give its path", path.display())]
     ProgramMissing {
-        /// `ffmpeg` or `ffprobe`.
+        /// `ffmpeg`, `ffprobe` or `heif-convert`.
         program: &'static str,
         /// The name or path that was tried.
         path: PathBuf,
@@ -20,7 +20,7 @@ pub enum Error {
     /// The file is there, and is no program that this user may run.
     #[error("{program} at {} is not executable", path.display())]
     NotExecutable {
-        /// `ffmpeg` or `ffprobe`.
+        /// `ffmpeg`, `ffprobe` or `heif-convert`.
         program: &'static str,
         /// The path that was tried.
         path: PathBuf,
@@ -28,7 +28,7 @@ pub enum Error {
     /// The program runs, and is another one.
     #[error("{} does not answer like {program}: asked for its version, it said {said:?}", path.display())]
     NotTheProgram {
-        /// `ffmpeg` or `ffprobe`.
+        /// `ffmpeg`, `ffprobe` or `heif-convert`.
         program: &'static str,
         /// The name or path that was tried.
         path: PathBuf,
@@ -38,7 +38,7 @@ pub enum Error {
     /// The program is there, and could not be started.
     #[error("could not start {program} at {}", path.display())]
     Start {
-        /// `ffmpeg` or `ffprobe`.
+        /// `ffmpeg`, `ffprobe` or `heif-convert`.
         program: &'static str,
         /// The name or path that was tried.
         path: PathBuf,
@@ -49,7 +49,7 @@ pub enum Error {
     /// The program is older than the options that we give it.
     #[error("{program} {version} is too old: version {least} or newer is needed")]
     TooOld {
-        /// `ffmpeg` or `ffprobe`.
+        /// `ffmpeg`, `ffprobe` or `heif-convert`.
         program: &'static str,
         /// The version that it printed.
         version: String,
@@ -67,7 +67,7 @@ pub enum Error {
     /// The program ended before or without doing its work.
     #[error("{program} failed ({status}): {stderr}")]
     ProgramFailed {
-        /// `ffmpeg` or `ffprobe`.
+        /// `ffmpeg`, `ffprobe` or `heif-convert`.
         program: &'static str,
         /// How it ended.
         status: ExitStatus,
@@ -77,7 +77,7 @@ pub enum Error {
     /// The program ran past its time limit and was killed.
     #[error("{program} did not finish within {limit:?} and was killed")]
     TimedOut {
-        /// `ffmpeg` or `ffprobe`.
+        /// `ffmpeg`, `ffprobe` or `heif-convert`.
         program: &'static str,
         /// The limit that it ran past.
         limit: Duration,
@@ -85,7 +85,7 @@ pub enum Error {
     /// The program stopped moving while it had work and was killed.
     #[error("{program} made no progress for {limit:?} and was killed")]
     Stalled {
-        /// `ffmpeg` or `ffprobe`.
+        /// `ffmpeg`, `ffprobe` or `heif-convert`.
         program: &'static str,
         /// How long it may stand still.
         limit: Duration,
@@ -93,7 +93,7 @@ pub enum Error {
     /// The program wrote more than it may.
     #[error("{program} wrote more than {limit_bytes} bytes")]
     OutputTooLarge {
-        /// `ffmpeg` or `ffprobe`.
+        /// `ffmpeg`, `ffprobe` or `heif-convert`.
         program: &'static str,
         /// The most that it may write.
         limit_bytes: usize,

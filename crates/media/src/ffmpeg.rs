@@ -3,19 +3,18 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::Error;
-use crate::process::capture;
+use crate::process::{Bounds, capture};
 
 /// The oldest major version with the options that the muxer gives (`-movie_timescale`).
 const LEAST_MAJOR_VERSION: u32 = 5;
-/// A check that only prints must end within this.
-const CHECK_LIMIT: Duration = Duration::from_secs(30);
+/// A check only prints; its longest answer, the list of encoders, is about 20 kB.
+const CHECK_BOUNDS: Bounds = Bounds { time: Duration::from_secs(30), max_bytes: 1 << 20, memory_bytes: None };
 /// How long an encoder may stand still with work at hand.
 const STALL_LIMIT: Duration = Duration::from_secs(120);
-/// The longest answer to a check; the list of encoders is about 20 kB.
-const MAX_CHECK_BYTES: usize = 1 << 20;
 /// How much of what a stranger says is told.
 const MAX_SAID_CHARS: usize = 80;
 
@@ -99,7 +98,7 @@ pub(crate) fn file_url(path: &Path) -> OsString {
 fn printed(program: &'static str, path: &Path, option: &str) -> Result<String, Error> {
     let mut command = Command::new(path);
     command.args(["-hide_banner", option]);
-    let captured = capture(program, command, CHECK_LIMIT, MAX_CHECK_BYTES)?;
+    let captured = capture(program, command, &CHECK_BOUNDS, &AtomicBool::new(false))?;
     Ok(String::from_utf8_lossy(&captured.stdout).into_owned())
 }
 

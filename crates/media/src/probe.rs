@@ -2,21 +2,18 @@
 
 use std::fmt;
 use std::path::Path;
-use std::str::FromStr;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use serde::Deserialize;
-
+use crate::answer::{Answer, Stream};
 use crate::ffmpeg::file_url;
-use crate::process::capture;
+use crate::process::{Bounds, capture};
 use crate::{Error, Ffmpeg};
 
-/// The longest that a probe may take.
-const PROBE_LIMIT: Duration = Duration::from_secs(60);
-/// The longest answer; that of an ordinary file is about 2 kB.
-const MAX_ANSWER_BYTES: usize = 1 << 20;
+/// A probe reads headers; its answer for an ordinary file is about 2 kB.
+const PROBE_BOUNDS: Bounds = Bounds { time: Duration::from_secs(60), max_bytes: 1 << 20, memory_bytes: None };
 /// What is asked for, so that tags and side data of a hostile file do not swell the answer.
-const ENTRIES: &str = "format=format_name,duration:stream=codec_type,codec_name,width,height,r_frame_rate,nb_frames,\
+const ENTRIES: &str = "format=format_name,duration:stream=index,codec_type,codec_name,width,height,r_frame_rate,nb_frames,\
     pix_fmt,color_range,color_space,color_primaries,color_transfer,chroma_location,sample_rate,channels,duration:\
     stream_tags=:format_tags=:stream_side_data=:stream_disposition=";
 
@@ -98,50 +95,13 @@ pub fn probe(ffmpeg: &Ffmpeg, path: &Path) -> Result<MediaInfo, Error> {
     let mut command = ffmpeg.ffprobe_command();
     command.args(["-hide_banner", "-loglevel", "error", "-protocol_whitelist", "file"]);
     command.args(["-print_format", "json", "-show_entries", ENTRIES, "-i"]).arg(file_url(path));
-    let captured = capture("ffprobe", command, PROBE_LIMIT, MAX_ANSWER_BYTES)?;
+    let captured = capture("ffprobe", command, &PROBE_BOUNDS, &AtomicBool::new(false))?;
     if !captured.stderr.is_empty() {
         tracing::debug!(path = %path.display(), stderr = captured.stderr, "ffprobe has remarks");
     }
     let answer: Answer = serde_json::from_slice(&captured.stdout)
         .map_err(|source| Error::ProbeAnswer { path: path.to_owned(), source })?;
     Ok(answer.into())
-}
-
-/// ffprobe's JSON: most numbers are strings, and whatever is not known is absent.
-#[derive(Debug, Deserialize)]
-struct Answer {
-    format: Format,
-    #[serde(default)]
-    streams: Vec<Stream>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Format {
-    format_name: String,
-    duration: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Stream {
-    codec_type: Option<String>,
-    #[serde(default)]
-    codec_name: String,
-    #[serde(default)]
-    width: u32,
-    #[serde(default)]
-    height: u32,
-    r_frame_rate: Option<String>,
-    nb_frames: Option<String>,
-    pix_fmt: Option<String>,
-    color_range: Option<String>,
-    color_space: Option<String>,
-    color_primaries: Option<String>,
-    color_transfer: Option<String>,
-    chroma_location: Option<String>,
-    sample_rate: Option<String>,
-    #[serde(default)]
-    channels: u32,
-    duration: Option<String>,
 }
 
 impl From<Answer> for MediaInfo {
@@ -154,19 +114,20 @@ impl From<Answer> for MediaInfo {
                 _ => {}
             }
         }
-        Self { format: answer.format.format_name, duration: seconds(answer.format.duration), video, audio }
+        let duration = answer.format.duration();
+        Self { format: answer.format.format_name, duration, video, audio }
     }
 }
 
 impl From<Stream> for VideoStream {
     fn from(stream: Stream) -> Self {
         Self {
-            codec: stream.codec_name,
             width: stream.width,
             height: stream.height,
-            fps: stream.r_frame_rate.as_deref().and_then(fraction),
-            frames: number(stream.nb_frames),
-            duration: seconds(stream.duration),
+            fps: stream.nominal_rate(),
+            frames: stream.frames(),
+            duration: stream.duration(),
+            codec: stream.codec_name,
             pix_fmt: stream.pix_fmt,
             color_range: stream.color_range,
             color_space: stream.color_space,
@@ -180,26 +141,12 @@ impl From<Stream> for VideoStream {
 impl From<Stream> for AudioStream {
     fn from(stream: Stream) -> Self {
         Self {
-            codec: stream.codec_name,
-            sample_rate: number(stream.sample_rate).unwrap_or(0),
+            sample_rate: stream.sample_rate(),
             channels: stream.channels,
-            duration: seconds(stream.duration),
+            duration: stream.duration(),
+            codec: stream.codec_name,
         }
     }
-}
-
-fn number<T: FromStr>(text: Option<String>) -> Option<T> {
-    text?.parse().ok()
-}
-
-fn seconds(text: Option<String>) -> Option<Duration> {
-    Duration::try_from_secs_f64(number(text)?).ok()
-}
-
-fn fraction(text: &str) -> Option<FrameRate> {
-    let (numerator, denominator) = text.split_once('/')?;
-    let rate = FrameRate { numerator: numerator.parse().ok()?, denominator: denominator.parse().ok()? };
-    (rate.denominator != 0).then_some(rate)
 }
 
 #[cfg(test)]
@@ -227,12 +174,5 @@ mod tests {
         let error = probe(&Ffmpeg::find().unwrap(), &path).unwrap_err();
         let Error::ProgramFailed { stderr, .. } = &error else { panic!("{error}") };
         assert!(stderr.contains("not on whitelist") || stderr.contains("Invalid data"), "{stderr}");
-    }
-
-    #[test]
-    fn fractions_without_a_value_are_none() {
-        assert_eq!(fraction("30000/1001").unwrap().to_string(), "30000/1001");
-        assert_eq!(fraction("0/0"), None);
-        assert_eq!(fraction("24"), None);
     }
 }

@@ -22,11 +22,7 @@ impl ScratchFile {
     /// not share its file with the worker's successor, which in a container has the same id.
     pub(crate) fn create(folder: &Path, name: &OsString, extension: &str) -> Result<(Self, File), Error> {
         loop {
-            let random = RandomState::new().hash_one(name);
-            let mut file_name = OsString::from(".");
-            file_name.push(name);
-            file_name.push(format!(".{random:016x}.{extension}"));
-            let path = folder.join(file_name);
+            let path = folder.join(random_name(name, extension));
             match OpenOptions::new().write(true).create_new(true).open(&path) {
                 Ok(file) => return Ok((Self { path, kept: false }, file)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -65,6 +61,48 @@ impl Drop for ScratchFile {
             tracing::warn!(path = %self.path.display(), %error, "could not remove a scratch file");
         }
     }
+}
+
+/// A folder under a name of its own, removed with all that is in it when dropped.
+#[derive(Debug)]
+pub(crate) struct ScratchFolder {
+    path: PathBuf,
+}
+
+impl ScratchFolder {
+    /// Creates an empty folder `.{name}.{random}.partial` in `folder`.
+    pub(crate) fn create(folder: &Path, name: &OsString) -> Result<Self, Error> {
+        loop {
+            let path = folder.join(random_name(name, "partial"));
+            match fs::create_dir(&path) {
+                Ok(()) => return Ok(Self { path }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(Error::io("create", path)(error)),
+            }
+        }
+    }
+
+    /// Where the folder is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for ScratchFolder {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "could not remove a scratch folder");
+        }
+    }
+}
+
+/// A hidden name that nothing else has: `.{name}.{random}.{extension}`.
+fn random_name(name: &OsString, extension: &str) -> OsString {
+    let random = RandomState::new().hash_one(name);
+    let mut file_name = OsString::from(".");
+    file_name.push(name);
+    file_name.push(format!(".{random:016x}.{extension}"));
+    file_name
 }
 
 /// The folder that holds `path`; the current one for a bare name.
