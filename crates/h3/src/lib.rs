@@ -8,7 +8,8 @@
 //! 2. [`VideoRequest::resolve`] checks it against the [`ModelProfile`] of the loaded checkpoint and answers with a
 //!    [`GenerationSpec`], or with one [`Invalid`] that names the field and the rule;
 //! 3. the stored, versioned [`GenerationSpec`] is all that a worker reads: nothing is derived again;
-//! 4. [`packing::PackedLayout`] orders the rows of the transformer's sequence for it; [`cost`] says what it will take.
+//! 4. [`prepare`] brings its reference media to the sizes and rates at which the networks take them;
+//! 5. [`packing::PackedLayout`] orders the rows of the transformer's sequence for it; [`cost`] says what it will take.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may fail by panicking where its premise is broken"))]
 
 mod canvas;
@@ -16,7 +17,9 @@ pub mod cost;
 mod error;
 mod frames;
 mod geometry;
+mod input;
 pub mod packing;
+pub mod prepare;
 mod profile;
 mod quality;
 mod recipe;
@@ -32,6 +35,7 @@ pub use cost::Tflop;
 pub use error::{Invalid, InvalidCode};
 pub use frames::{DurationError, FPS, FrameCount, NotOnFrameLattice};
 pub use geometry::{GeometryError, GeometryProfile};
+pub use input::{Input, InputRole, InputShape, InputsError};
 pub use profile::{Defaults, ModelProfile, Shifts, TaskFrames};
 pub use quality::{Quality, UnknownQuality};
 pub use recipe::{Recipe, UnknownRecipe};

@@ -45,6 +45,7 @@ impl VideoRequest {
             seed: self.seed.map_or(random_seed, |seed| seed as u64),
             quality,
             geometry: profile.geometry.clone(),
+            inputs: Vec::new(),
         })
     }
 

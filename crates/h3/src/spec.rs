@@ -6,6 +6,7 @@ use crate::canvas::Canvas;
 use crate::cost::{CostModel, Tflop};
 use crate::frames::FrameCount;
 use crate::geometry::{GeometryError, GeometryProfile};
+use crate::input::{self, Input, InputsError};
 use crate::packing::Target;
 use crate::quality::Quality;
 use crate::recipe::Recipe;
@@ -44,11 +45,23 @@ pub struct GenerationSpec {
     pub quality: Quality,
     /// The geometry that the request was resolved against.
     pub geometry: GeometryProfile,
+    /// Keyframes or references, in packed order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<Input>,
 }
 
 impl GenerationSpec {
-    /// The version that this build writes, and the only one that it reads.
+    /// The version of a description without inputs.
     pub const VERSION: u32 = 1;
+    /// The version of one that has inputs, which builds that know only [`Self::VERSION`] cannot run.
+    pub const VERSION_WITH_INPUTS: u32 = 2;
+    /// The versions that this build reads.
+    pub const KNOWN_VERSIONS: [u32; 2] = [Self::VERSION, Self::VERSION_WITH_INPUTS];
+
+    /// Returns the version that a description with these inputs has.
+    pub fn version_with(inputs: &[Input]) -> u32 {
+        if inputs.is_empty() { Self::VERSION } else { Self::VERSION_WITH_INPUTS }
+    }
 
     /// Writes the specification as JSON.
     pub fn encode(&self) -> String {
@@ -65,7 +78,7 @@ impl GenerationSpec {
             version: u32,
         }
         let Version { version } = serde_json::from_str(json).map_err(SpecError::Malformed)?;
-        if version != Self::VERSION {
+        if !Self::KNOWN_VERSIONS.contains(&version) {
             return Err(SpecError::UnknownVersion { found: version });
         }
         let spec: Self = serde_json::from_str(json).map_err(SpecError::Malformed)?;
@@ -75,8 +88,12 @@ impl GenerationSpec {
 
     /// Checks what holds between the fields.
     ///
-    /// Errors: [`SpecError::Partition`], [`SpecError::Sigmas`], [`SpecError::Prompt`] or [`SpecError::Geometry`].
+    /// Errors: [`SpecError::Version`], [`SpecError::Partition`], [`SpecError::Sigmas`], [`SpecError::Prompt`],
+    /// [`SpecError::Inputs`] or [`SpecError::Geometry`].
     pub fn check(&self) -> Result<(), SpecError> {
+        if self.version != Self::version_with(&self.inputs) {
+            return Err(SpecError::Version { found: self.version, inputs: self.inputs.len() });
+        }
         if self.partition != self.task.partition() {
             return Err(SpecError::Partition { task: self.task, partition: self.partition });
         }
@@ -86,6 +103,7 @@ impl GenerationSpec {
         if self.prompt.is_empty() {
             return Err(SpecError::Prompt);
         }
+        input::check(self.task, self.recipe, &self.inputs).map_err(SpecError::Inputs)?;
         self.geometry.check().map_err(SpecError::Geometry)
     }
 
@@ -109,7 +127,13 @@ impl GenerationSpec {
 
     /// Returns a bound on the rows of the packed sequence, known without a tokenizer: no token is shorter than a byte.
     pub fn rows_bound(&self) -> usize {
-        self.prompt.len() + Self::PRESENTATION_ROWS + self.target().rows()
+        self.all_rows(self.prompt.len().saturating_add(Self::PRESENTATION_ROWS))
+    }
+
+    /// Adds the target's rows and a bound on those of the inputs to `text_rows`; more than can be counted saturate.
+    fn all_rows(&self, text_rows: usize) -> usize {
+        let own = text_rows.saturating_add(self.target().rows());
+        self.inputs.iter().fold(own, |rows, input| rows.saturating_add(input.shape.rows_bound()))
     }
 
     /// More rows than the presentation puts around a prompt.
@@ -117,14 +141,14 @@ impl GenerationSpec {
 
     /// Estimates what the run takes at the released dimensions, by [`CostModel::released`].
     pub fn cost(&self) -> Tflop {
-        let rows = self.estimated_text_rows() + self.target().rows();
+        let rows = self.all_rows(self.estimated_text_rows());
         CostModel::released().generation(rows, self.forwards(), self.canvas, self.num_frames)
     }
 }
 
 fn known_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     let found = u32::deserialize(deserializer)?;
-    if found == GenerationSpec::VERSION {
+    if GenerationSpec::KNOWN_VERSIONS.contains(&found) {
         Ok(found)
     } else {
         Err(de::Error::custom(SpecError::UnknownVersion { found }))
@@ -135,7 +159,7 @@ fn known_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::E
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
     /// Another build wrote it, in a version that this one does not know.
-    #[error("generation spec has version {found}, this build knows version {known}", known = GenerationSpec::VERSION)]
+    #[error("generation spec has version {found}, this build knows versions {known:?}", known = GenerationSpec::KNOWN_VERSIONS)]
     UnknownVersion {
         /// The version of the stored specification.
         found: u32,
@@ -143,6 +167,17 @@ pub enum SpecError {
     /// It is not the JSON of a specification.
     #[error("generation spec is malformed")]
     Malformed(#[source] serde_json::Error),
+    /// Its version is not the one of a description with so many inputs.
+    #[error("generation spec of version {found} has {inputs} inputs")]
+    Version {
+        /// The version of the stored specification.
+        found: u32,
+        /// How many inputs it has.
+        inputs: usize,
+    },
+    /// Its inputs are not those of its task.
+    #[error("generation spec has unusable inputs")]
+    Inputs(#[source] InputsError),
     /// Its partition is not the one of its task.
     #[error("generation spec names partition {partition} for task {task}")]
     Partition {

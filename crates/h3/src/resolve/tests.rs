@@ -73,6 +73,7 @@ fn a_ratio_and_a_prompt_are_enough() {
             seed: RANDOM_SEED,
             quality: Quality::Default,
             geometry: GeometryProfile::released(),
+            inputs: Vec::new(),
         }
     );
     assert_eq!(spec.forwards(), 49);

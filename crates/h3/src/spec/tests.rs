@@ -1,6 +1,7 @@
 use std::error::Error;
 
 use super::*;
+use crate::{InputRole, InputShape};
 
 fn spec() -> GenerationSpec {
     GenerationSpec {
@@ -16,6 +17,7 @@ fn spec() -> GenerationSpec {
         seed: u64::MAX,
         quality: Quality::Default,
         geometry: GeometryProfile::released(),
+        inputs: Vec::new(),
     }
 }
 
@@ -37,12 +39,12 @@ fn the_stored_form_is_stable() {
 
 #[test]
 fn an_unknown_version_is_told_apart_from_a_broken_spec() {
-    let newer = spec().encode().replace(r#""version":1"#, r#""version":2,"news":[]"#);
+    let newer = spec().encode().replace(r#""version":1"#, r#""version":3,"news":[]"#);
     let error = GenerationSpec::decode(&newer).unwrap_err();
-    assert!(matches!(error, SpecError::UnknownVersion { found: 2 }));
-    assert_eq!(error.to_string(), "generation spec has version 2, this build knows version 1");
+    assert!(matches!(error, SpecError::UnknownVersion { found: 3 }));
+    assert_eq!(error.to_string(), "generation spec has version 3, this build knows versions [1, 2]");
     // Even where it is read as a part of something else.
-    let newer = spec().encode().replace(r#""version":1"#, r#""version":2"#);
+    let newer = spec().encode().replace(r#""version":1"#, r#""version":3"#);
     assert!(serde_json::from_str::<GenerationSpec>(&newer).is_err());
 }
 
@@ -92,4 +94,35 @@ fn the_cost_grows_with_frames_and_steps() {
     assert!(finer.cost() > small.cost());
     // Two forwards of 3507 TFLOP and 1893 for the decoder.
     assert!((small.cost().get() - 8900.0).abs() < 50.0, "{}", small.cost());
+}
+
+#[test]
+fn inputs_raise_the_version_and_are_stored_by_name() {
+    let shape = InputShape { width: 1344, height: 768, frames: 1, audio_latents: 0 };
+    let inputs = vec![Input { role: InputRole::LastFrame, object: "v1/t/in".to_owned(), shape }];
+    let version = GenerationSpec::version_with(&inputs);
+    let spec = GenerationSpec { task: Task::Fl2va, version, inputs, ..spec() };
+    let stored = spec.encode();
+    assert!(stored.starts_with(r#"{"version":2,"#), "{stored}");
+    let last = concat!(
+        r#""inputs":[{"role":"last_frame","object":"v1/t/in","#,
+        r#""shape":{"width":1344,"height":768,"frames":1,"audio_latents":0}}]}"#
+    );
+    assert!(stored.ends_with(last), "{stored}");
+    assert_eq!(GenerationSpec::decode(&stored).unwrap(), spec);
+    let error = GenerationSpec::decode(&stored.replace(r#""version":2"#, r#""version":1"#)).unwrap_err();
+    assert_eq!(error.to_string(), "generation spec of version 1 has 1 inputs");
+    let error = GenerationSpec::decode(&stored.replace("fl2va\",\"part", "t2va\",\"part")).unwrap_err();
+    assert!(matches!(error, SpecError::Inputs(_)), "{error}");
+    let alone = GenerationSpec { version: 1, task: Task::T2va, inputs: Vec::new(), ..spec.clone() };
+    assert!(spec.rows_bound() > alone.rows_bound() + 1008 && spec.cost() > alone.cost());
+}
+
+#[test]
+fn rows_beyond_counting_saturate() {
+    let shape = InputShape { width: u32::MAX, height: u32::MAX, frames: u32::MAX, audio_latents: u32::MAX };
+    let inputs = vec![Input { role: InputRole::Video, object: "v1/t/in".to_owned(), shape }; 2];
+    let absurd = GenerationSpec { task: Task::Ref2va, partition: Partition::Ref2va, inputs, ..spec() };
+    assert_eq!(absurd.rows_bound(), usize::MAX);
+    assert!(absurd.cost() > spec().cost());
 }
