@@ -152,6 +152,7 @@ async fn generate_file(
     let (done, mut ended) = oneshot::channel();
     let generation = Generation {
         spec: Arc::clone(spec),
+        media: Vec::new(),
         control: Arc::clone(&stop) as _,
         progress: Arc::clone(&watch) as _,
         sink: Box::new(sink.clone()),

@@ -3,13 +3,14 @@
 use clapboard_h3::GenerationSpec;
 
 use crate::checkpoint::DitConfig;
+use crate::conditions::EncodedConditions;
 use crate::dit::{Dit, DitRequest};
 use crate::generate::{GenerateError, require_finite};
 use crate::ops::{DType, OpError, Ops, Tensor};
 use crate::progress::ProgressEvent;
 use crate::resume::{Keeper, RowShapes, SavedRows};
 use crate::run::{Run, RunError, Stop};
-use crate::sampling::{InitialNoise, LatentShape, patchify, unpatchify};
+use crate::sampling::{ConditionRows, LatentShape, RequestNoise, patchify, unpatchify};
 
 /// Normalised latents, the target's only.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,70 +31,120 @@ impl Latents {
     ) -> Result<Self, OpError> {
         let (grid, channels) = (target_grid(spec, dit.in_channels), dit.audio_in_channels);
         let latents = Self { video: unpatchify(grid, &rows.video), audio: channels_first(&rows.audio, channels) };
-        let shape = [grid.channels, grid.frames, grid.height, grid.width];
-        run.tap.see("final_video_latent_normalized", &shape, &|| Ok(latents.video.clone()))?;
+        run.tap.see("final_video_latent_normalized", &grid.dims(), &|| Ok(latents.video.clone()))?;
         let shape = [2, channels, rows.audio.len() / (2 * channels)];
         run.tap.see("final_audio_latent_normalized", &shape, &|| Ok(latents.audio.clone()))?;
         Ok(latents)
     }
 }
 
-/// Where a generation stands at a step border: what a resumed one starts from.
+/// Where a generation stands at a step border: what a resumed one starts from, behind the rows of its conditions.
 struct DenoiseState<B> {
-    /// Target rows, F32 `[rows, 4 · channels]`.
+    /// Conditions and target, F32 `[rows, 4 · channels]`.
     video_rows: Tensor<B>,
-    /// Target rows, F32 `[2 · audio_latents, channels]`.
+    /// Conditions and target, F32 `[rows, channels]`.
     audio_rows: Tensor<B>,
+    /// How many rows of each are conditions.
+    conditions: [usize; 2],
 }
 
 impl<B: Send + Sync> DenoiseState<B> {
-    fn upload<O: Ops<Buffer = B>>(ops: &O, shapes: RowShapes, saved: &SavedRows) -> Result<Self, OpError> {
-        let upload = |values: &[f32], shape: [usize; 2]| {
-            let mut rows = ops.alloc(DType::F32, shape.into())?;
-            ops.write(values, rows.view_mut())?;
-            Ok::<_, OpError>(rows)
+    fn upload<O: Ops<Buffer = B>>(ops: &O, shapes: RowShapes, rows: &FirstRows) -> Result<Self, OpError> {
+        let FirstRows { conditions, target } = rows;
+        let upload = |condition: &[f32], target: &[f32], [rows, width]: [usize; 2]| {
+            let before = condition.len() / width;
+            let mut tensor = ops.alloc(DType::F32, [before + rows, width].into())?;
+            if before > 0 {
+                ops.write(condition, tensor.rows_mut(0..before))?;
+            }
+            ops.write(target, tensor.rows_mut(before..before + rows))?;
+            Ok::<_, OpError>((tensor, before))
         };
-        Ok(Self { video_rows: upload(&saved.video, shapes.video)?, audio_rows: upload(&saved.audio, shapes.audio)? })
+        let (video_rows, video) = upload(&conditions.video, &target.video, shapes.video)?;
+        let (audio_rows, audio) = upload(&conditions.audio, &target.audio, shapes.audio)?;
+        Ok(Self { video_rows, audio_rows, conditions: [video, audio] })
     }
 
     fn download<O: Ops<Buffer = B>>(&self, ops: &O, step: usize) -> Result<SavedRows, OpError> {
-        Ok(SavedRows { step, video: ops.read(self.video_rows.view())?, audio: ops.read(self.audio_rows.view())? })
+        let [video, audio] = self.conditions;
+        Ok(SavedRows {
+            step,
+            video: ops.read(self.video_rows.rows(video..self.video_rows.shape()[0]))?,
+            audio: ops.read(self.audio_rows.rows(audio..self.audio_rows.shape()[0]))?,
+        })
     }
 
+    /// Shows the target's rows.
     fn see<O: Ops<Buffer = B>>(&self, ops: &O, step: usize, when: &str, run: &mut Run<'_>) -> Result<(), OpError> {
-        for (name, rows) in [("video_rows", &self.video_rows), ("audio_rows", &self.audio_rows)] {
-            run.tap.see(&format!("step{step}.{name}_{when}"), rows.shape(), &|| ops.read(rows.view()))?;
+        let [video, audio] = self.conditions;
+        for (name, rows, first) in [("video_rows", &self.video_rows, video), ("audio_rows", &self.audio_rows, audio)] {
+            let [all, width] = [rows.shape()[0], rows.shape()[1]];
+            let read = || ops.read(rows.rows(first..all));
+            run.tap.see(&format!("step{step}.{name}_{when}"), &[all - first, width], &read)?;
         }
         Ok(())
     }
 }
 
-/// Draws the noise that a generation begins with.
-fn noise(spec: &GenerationSpec, dit: &DitConfig) -> SavedRows {
-    let grid = target_grid(spec, dit.in_channels);
-    let [audio_rows, audio_channels] = row_shapes(spec, dit).audio;
-    let noise = InitialNoise::draw(spec.recipe, spec.seed, grid, audio_rows, audio_channels);
-    SavedRows { step: 0, video: patchify(grid, &noise.video), audio: noise.audio }
+/// The rows that a generation's steps start from.
+pub(crate) struct FirstRows {
+    /// Conditions, which no step changes.
+    pub(crate) conditions: ConditionRows,
+    /// The target, at its noise or where it was left.
+    pub(crate) target: SavedRows,
 }
 
-/// Runs the steps of `spec`'s schedule that `saved` leaves, or all of them, over a request that the transformer has begun,
-/// and keeps the states that are wanted. Returns the rows after the last step.
+impl FirstRows {
+    /// Draws all noise of a generation: for its conditions, and for its target unless that goes on from `saved`.
+    pub(crate) fn draw(
+        spec: &GenerationSpec,
+        dit: &DitConfig,
+        encoded: EncodedConditions,
+        saved: Option<SavedRows>,
+        run: &mut Run<'_>,
+    ) -> Result<Self, RunError> {
+        let grid = target_grid(spec, dit.in_channels);
+        let [audio_rows, audio_channels] = row_shapes(spec, dit).audio;
+        let shapes: Vec<LatentShape> = encoded.visual.iter().map(|condition| condition.shape).collect();
+        let noise = RequestNoise::draw(spec.recipe, spec.seed, &shapes, grid);
+        for (index, (noise, shape)) in noise.conditions.iter().zip(&shapes).enumerate() {
+            run.see(&format!("condition_{index}_noise"), &shape.dims(), noise)?;
+        }
+        let conditions = ConditionRows::new(&encoded.visual, &noise.conditions, encoded.sounds);
+        if !conditions.video.is_empty() {
+            let width = grid.row_width();
+            run.see("condition_rows", &[conditions.video.len() / width, width], &conditions.video)?;
+        }
+        if !conditions.audio.is_empty() {
+            let shape = [conditions.audio.len() / audio_channels, audio_channels];
+            run.see("audio_condition_rows", &shape, &conditions.audio)?;
+        }
+        let from_noise = || {
+            let target = noise.target(audio_rows * audio_channels);
+            SavedRows { step: 0, video: patchify(grid, &target.video), audio: target.audio }
+        };
+        Ok(Self { conditions, target: saved.unwrap_or_else(from_noise) })
+    }
+}
+
+/// Runs the steps of `spec`'s schedule that `rows` leave, over a request that the transformer has begun, and keeps the states
+/// that are wanted. Returns the target's rows after the last step.
 pub(crate) fn denoise<O: Ops>(
     ops: &O,
     dit: &Dit<O>,
     spec: &GenerationSpec,
     mut request: DitRequest<O::Buffer>,
-    saved: Option<SavedRows>,
+    rows: FirstRows,
     keeper: &mut Keeper<'_>,
     run: &mut Run<'_>,
 ) -> Result<SavedRows, GenerateError>
 where
     O::Buffer: 'static,
 {
-    let saved = saved.unwrap_or_else(|| noise(spec, dit.config()));
-    let (first, total) = (saved.step, spec.forwards());
-    let mut state = DenoiseState::upload(ops, row_shapes(spec, dit.config()), &saved).map_err(RunError::from)?;
-    drop(saved);
+    let (first, total) = (rows.target.step, spec.forwards());
+    let shapes = row_shapes(spec, dit.config());
+    let mut state = DenoiseState::upload(ops, shapes, &rows).map_err(RunError::from)?;
+    drop(rows);
     state.see(ops, first, "in", run).map_err(RunError::from)?;
     for step in first..total {
         if let Err(error) = take_step(ops, dit, spec, &mut request, &mut state, step, run) {
@@ -130,12 +181,15 @@ where
         let name = format!("step{step}.{name}_velocity");
         run.tap.see(&name, velocity.shape(), &|| ops.read(velocity.view()))?;
     }
-    for (sigmas, velocity, rows) in [
-        (&spec.video_sigmas, video_velocity, &mut state.video_rows),
-        (&spec.audio_sigmas, audio_velocity, &mut state.audio_rows),
+    let [video, audio] = state.conditions;
+    for (sigmas, velocity, rows, first) in [
+        (&spec.video_sigmas, video_velocity, &mut state.video_rows, video),
+        (&spec.audio_sigmas, audio_velocity, &mut state.audio_rows, audio),
     ] {
         let ratio = sigmas.values()[step + 1] / sigmas.values()[step];
-        ops.euler_step(velocity.view(), sigmas.timesteps()[step], ratio, rows.view_mut())?;
+        let target = first..velocity.shape()[0];
+        let (velocity, rows) = (velocity.rows(target.clone()), rows.rows_mut(target));
+        ops.euler_step(velocity, sigmas.timesteps()[step], ratio, rows)?;
     }
     state.see(ops, step, "out", run)?;
     Ok(())

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-use clapboard_h3::{GenerationSpec, ModelProfile, Partition};
+use clapboard_h3::packing::PackedLayout;
+use clapboard_h3::{ModelProfile, Partition};
 
 use crate::checkpoint::Checkpoint;
 use crate::components::Components;
 use crate::control::Control;
 use crate::fingerprint::fingerprint;
-use crate::generate::{GenerateError, GenerationReport, Networks};
+use crate::generate::{GenerateError, GenerationReport, Networks, Request};
 use crate::load::LoadError;
 use crate::ops::DType;
 use crate::ops::cpu::Cpu;
@@ -17,6 +18,7 @@ use crate::resume::Continuation;
 use crate::run::Run;
 use crate::sink::FrameSink;
 use crate::tap::Tap;
+use crate::text::Presented;
 use crate::video_vae::DecodePrecision;
 
 /// The type that the text encoder and the DiT compute in. What the release keeps in F32 stays F32 in both.
@@ -120,13 +122,18 @@ impl Engine {
         &self.fingerprint
     }
 
-    /// Generates what `spec` asks for into `sink`, from its noise or from where `continuation` says.
+    /// Presents a request to the text encoder and lays out its sequence, as a generation begins.
+    pub(crate) fn arrange(&self, request: Request<'_>) -> Result<(Presented, PackedLayout), GenerateError> {
+        self.networks.arrange(request)
+    }
+
+    /// Generates what `request` asks for into `sink`, from its noise or from where `continuation` says.
     ///
     /// Errors: [`GenerateError`]; nothing of the generation is kept but the states that were handed to the continuation's
     /// checkpoints.
-    pub fn generate(
+    pub fn generate<'a>(
         &mut self,
-        spec: &GenerationSpec,
+        request: impl Into<Request<'a>>,
         control: &dyn Control,
         progress: &dyn Progress,
         sink: &mut dyn FrameSink,
@@ -134,6 +141,6 @@ impl Engine {
         tap: &mut dyn Tap,
     ) -> Result<GenerationReport, GenerateError> {
         let mut run = Run { control, progress, tap };
-        self.networks.generate(&self.ops, spec, &self.fingerprint, sink, continuation, &mut run)
+        self.networks.generate(&self.ops, request.into(), &self.fingerprint, sink, continuation, &mut run)
     }
 }

@@ -2,25 +2,28 @@
 
 use std::time::{Duration, Instant};
 
-use clapboard_h3::packing::{Conditions, LayoutError, PackedLayout};
+use clapboard_h3::packing::{LayoutError, PackedLayout};
+use clapboard_h3::prepare::PreparedReference;
 use clapboard_h3::{GenerationSpec, Partition, SpecError, Task};
 
 use crate::audio_vae::{self, AudioDecoder};
 use crate::checkpoint::Checkpoint;
 use crate::components::Components;
+use crate::conditions::{ConditionEncoders, ConditionPlan, EncodedConditions};
 use crate::control::Control;
-use crate::denoise::{Latents, denoise, row_shapes, target_grid};
+use crate::denoise::{FirstRows, Latents, denoise, row_shapes, target_grid};
 use crate::dit::Dit;
 use crate::engine::EngineConfig;
 use crate::load::LoadError;
-use crate::ops::{OpError, Ops};
+use crate::ops::{OpError, Ops, Tensor};
 use crate::parallel::Alone;
-use crate::progress::{Phase, ProgressEvent};
+use crate::progress::{Phase, ProgressEvent, ShareProgress};
 use crate::resume::{Continuation, Identity, Keeper, ResumeError, SavedRows};
 use crate::run::{Run, RunError, Stop, obey};
 use crate::sink::{FrameSink, MediaChunk, MediaFormat, SinkError};
-use crate::text::{self, Presentation, TextEncoder, Tokenizer};
+use crate::text::{self, PresentError, Presented, Presenter, TextEncoder};
 use crate::video_vae::{self, TileGeometry, VideoDecoder, VideoLatents};
+use crate::vision::{VisionError, VisionTower};
 
 /// How long a full sink is waited for before the control is looked at again.
 const SINK_PATIENCE: Duration = Duration::from_millis(100);
@@ -45,6 +48,12 @@ pub enum GenerateError {
     /// The prompt cannot be presented to the text encoder.
     #[error("the prompt cannot be used")]
     Prompt(#[source] text::Error),
+    /// A picture or video cannot be presented to the text encoder.
+    #[error("a picture or video cannot be used")]
+    Vision(#[source] VisionError),
+    /// The media are not those of the specification.
+    #[error("the media do not fit the specification: {0}")]
+    Media(String),
     /// The request does not make a sequence.
     #[error("the request does not make a sequence")]
     Layout(#[source] LayoutError),
@@ -80,6 +89,30 @@ impl From<RunError> for GenerateError {
     }
 }
 
+impl From<PresentError> for GenerateError {
+    fn from(error: PresentError) -> Self {
+        match error {
+            PresentError::Text(error) => GenerateError::Prompt(error),
+            PresentError::Vision(error) => GenerateError::Vision(error),
+        }
+    }
+}
+
+/// What to generate, and from what.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// Everything but the media.
+    pub spec: &'a GenerationSpec,
+    /// The media of the specification's inputs, in their order.
+    pub media: &'a [PreparedReference],
+}
+
+impl<'a> From<&'a GenerationSpec> for Request<'a> {
+    fn from(spec: &'a GenerationSpec) -> Self {
+        Self { spec, media: &[] }
+    }
+}
+
 /// What a finished generation tells about itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GenerationReport {
@@ -96,7 +129,9 @@ pub struct GenerationReport {
 /// The networks of one partition.
 pub(crate) struct Networks<O: Ops> {
     partition: Partition,
-    tokenizer: Tokenizer,
+    presenter: Presenter,
+    vision: VisionTower<O>,
+    encoders: ConditionEncoders<O>,
     text_encoder: TextEncoder<O>,
     dit: Dit<O>,
     video_decoder: VideoDecoder<O>,
@@ -116,9 +151,21 @@ where
         let partition = config.partition;
         let dtype = config.dtype.dtype();
         let feed_forward_bytes = config.memory.feed_forward_bytes;
+        let tiles = TileGeometry {
+            size: checkpoint.video_vae().tile_size,
+            min_overlap: checkpoint.video_vae().tile_overlap_min,
+        };
         Ok(Self {
             partition,
-            tokenizer: Tokenizer::load(&checkpoint.tokenizer_path()?, &checkpoint.text_encoder().text)?,
+            presenter: Presenter::load(checkpoint)?,
+            vision: VisionTower::load(
+                ops,
+                &components.text_encoder,
+                checkpoint.text_encoder().vision.clone(),
+                dtype,
+                feed_forward_bytes,
+            )?,
+            encoders: ConditionEncoders::load(ops, checkpoint, components, tiles)?,
             text_encoder: TextEncoder::load(
                 ops,
                 &components.text_encoder,
@@ -140,10 +187,7 @@ where
                 &components.video_vae,
                 checkpoint.video_vae().clone(),
                 config.decode,
-                TileGeometry {
-                    size: checkpoint.video_vae().tile_size,
-                    min_overlap: checkpoint.video_vae().tile_overlap_min,
-                },
+                tiles,
             )?,
             audio_decoder: AudioDecoder::load(ops, &components.audio_vae, checkpoint.audio_vae().clone())?,
         })
@@ -152,18 +196,20 @@ where
     pub(crate) fn generate(
         &self,
         ops: &O,
-        spec: &GenerationSpec,
+        request: Request<'_>,
         fingerprint: &str,
         sink: &mut dyn FrameSink,
         continuation: Continuation<'_>,
         run: &mut Run<'_>,
     ) -> Result<GenerationReport, GenerateError> {
-        if spec.task != Task::T2va || spec.partition != self.partition {
+        let Request { spec, media } = request;
+        if spec.partition != self.partition {
             return Err(GenerateError::Task { task: spec.task, loaded: self.partition });
         }
         spec.check().map_err(GenerateError::Spec)?;
         let (total, shapes) = (spec.forwards(), row_shapes(spec, self.dit.config()));
-        let identity = Identity::of(spec, fingerprint);
+        let conditions = self.encoders.plan(spec, media)?;
+        let identity = Identity::of(spec, media, fingerprint);
         let saved = continuation.resume.map(|bytes| SavedRows::decode(bytes, shapes, &identity, total));
         let saved = saved.transpose().map_err(GenerateError::Resume)?;
         let resumed_at = saved.as_ref().map(|rows| rows.step);
@@ -171,26 +217,34 @@ where
         let mut clock = PhaseClock::default();
 
         clock.enter(Phase::TextEncode, run);
-        let presentation = Presentation::t2va(&self.tokenizer, &spec.prompt).map_err(GenerateError::Prompt)?;
-        // Laid out before anything is computed: it bounds every buffer that follows.
-        let layout =
-            PackedLayout::new(presentation.tags(), Conditions::None, spec.target()).map_err(GenerateError::Layout)?;
-        // Only a step reads the prompt.
-        let steps_left = resumed_at != Some(total);
-        let prompt_embeds = steps_left.then(|| self.text_encoder.encode(ops, &presentation, run)).transpose()?;
-
-        clock.enter(Phase::Denoise, run);
-        if let Some(done) = resumed_at {
-            run.progress.report(ProgressEvent::Step { done, total });
-        }
-        let rows = match prompt_embeds {
-            Some(prompt_embeds) => {
+        // Before anything is computed: it bounds every buffer that follows.
+        let (presented, layout) = self.lay_out(request, &conditions)?;
+        let rows = match saved {
+            // Only a step reads prompt and conditions.
+            Some(done) if done.step == total => {
+                clock.enter(Phase::Denoise, run);
+                run.progress.report(ProgressEvent::Step { done: total, total });
+                done
+            }
+            saved => {
+                let prompt_embeds = self.read(ops, &presented, run)?;
+                drop(presented);
+                let encoded = if media.is_empty() {
+                    EncodedConditions::default()
+                } else {
+                    clock.enter(Phase::EncodeInputs, run);
+                    self.encoders.encode(ops, media, run)?
+                };
+                clock.enter(Phase::Denoise, run);
+                if let Some(done) = resumed_at {
+                    run.progress.report(ProgressEvent::Step { done, total });
+                }
                 let (video, audio) = (spec.video_sigmas.timesteps(), spec.audio_sigmas.timesteps());
+                let first = FirstRows::draw(spec, self.dit.config(), encoded, saved, run)?;
                 let request = self.dit.begin(ops, &layout, prompt_embeds.view(), &video, &audio, run)?;
                 drop(prompt_embeds);
-                denoise(ops, &self.dit, spec, request, saved, &mut keeper, run)?
+                denoise(ops, &self.dit, spec, request, first, &mut keeper, run)?
             }
-            None => saved.expect("without a saved state there are steps left"),
         };
         let latents = Latents::of(spec, self.dit.config(), &rows, run).map_err(RunError::from)?;
         require_finite("video latents", &latents.video)?;
@@ -203,6 +257,33 @@ where
         })?;
         let phase_seconds = clock.finish();
         Ok(GenerationReport { phase_seconds, rows: layout.rows(), forwards: total, resumed_at })
+    }
+
+    /// Plans a request's conditions, presents it to the text encoder and lays out its sequence.
+    pub(crate) fn arrange(&self, request: Request<'_>) -> Result<(Presented, PackedLayout), GenerateError> {
+        let conditions = self.encoders.plan(request.spec, request.media)?;
+        self.lay_out(request, &conditions)
+    }
+
+    fn lay_out(
+        &self,
+        request: Request<'_>,
+        conditions: &ConditionPlan,
+    ) -> Result<(Presented, PackedLayout), GenerateError> {
+        let Request { spec, media } = request;
+        let presented = self.presenter.present(&spec.prompt, media)?;
+        let layout = PackedLayout::new(presented.presentation.tags(), conditions.as_conditions(), spec.target())
+            .map_err(GenerateError::Layout)?;
+        Ok((presented, layout))
+    }
+
+    /// Reads pictures, videos and prompt: `[text_rows, text_dim]`.
+    fn read(&self, ops: &O, presented: &Presented, run: &mut Run<'_>) -> Result<Tensor<O::Buffer>, RunError> {
+        let total = if presented.vision.is_empty() { 1 } else { 2 };
+        let share = |index| ShareProgress { progress: run.progress, index, total };
+        let (first, last) = (share(0), share(total - 1));
+        let vision = self.vision.encode(ops, &presented.vision, &mut run.sharing(&first))?;
+        self.text_encoder.encode(ops, &presented.presentation, &vision, &mut run.sharing(&last))
     }
 
     fn decode(
@@ -294,6 +375,6 @@ fn hand_over(sink: &mut dyn FrameSink, chunk: MediaChunk, control: &dyn Control)
     Ok(())
 }
 
-fn network(error: impl std::error::Error + Send + Sync + 'static) -> GenerateError {
+pub(crate) fn network(error: impl std::error::Error + Send + Sync + 'static) -> GenerateError {
     GenerateError::Network(Box::new(error))
 }

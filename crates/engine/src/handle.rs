@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
+use clapboard_h3::prepare::PreparedReference;
 use clapboard_h3::{GenerationSpec, ModelProfile};
 
 use crate::control::Control;
 use crate::engine::{Engine, EngineConfig};
-use crate::generate::{GenerateError, GenerationReport};
+use crate::generate::{GenerateError, GenerationReport, Request};
 use crate::load::LoadError;
 use crate::progress::Progress;
 use crate::resume::{CheckpointSink, Continuation};
@@ -20,6 +21,8 @@ use crate::tap::NoTap;
 pub struct Generation {
     /// What to generate.
     pub spec: Arc<GenerationSpec>,
+    /// The media of its inputs, in their order.
+    pub media: Vec<PreparedReference>,
     /// Says whether to go on.
     pub control: Arc<dyn Control>,
     /// Hears progress.
@@ -97,10 +100,10 @@ impl EngineHandle {
 
 /// Runs one generation; a panic inside becomes its error, so that a broken request does not take the thread along.
 fn run(engine: &mut Engine, generation: Generation) -> Result<GenerationReport, GenerateError> {
-    let Generation { spec, control, progress, mut sink, resume, mut checkpoints } = generation;
+    let Generation { spec, media, control, progress, mut sink, resume, mut checkpoints } = generation;
     let attempt = catch_unwind(AssertUnwindSafe(|| {
         let from = Continuation { resume: resume.as_deref(), checkpoints: &mut *checkpoints };
-        engine.generate(&spec, &*control, &*progress, &mut *sink, from, &mut NoTap)
+        engine.generate(Request { spec: &spec, media: &media }, &*control, &*progress, &mut *sink, from, &mut NoTap)
     }));
     attempt.unwrap_or_else(|panic| {
         let message = panic

@@ -16,9 +16,11 @@ pub mod sampling;
 pub mod text;
 pub mod verify;
 pub mod video_vae;
+pub mod vision;
 pub mod weights;
 
 mod components;
+mod conditions;
 mod control;
 mod denoise;
 mod engine;
@@ -36,7 +38,7 @@ mod tap;
 
 pub use control::{Command, Control, Uninterrupted};
 pub use engine::{ComputeDtype, Engine, EngineConfig, MemoryBounds};
-pub use generate::{GenerateError, GenerationReport};
+pub use generate::{GenerateError, GenerationReport, Request};
 pub use handle::{Done, EngineHandle, Generation};
 pub use load::LoadError;
 pub use progress::{Phase, Progress, ProgressEvent, Unwatched};

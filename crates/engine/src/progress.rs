@@ -7,6 +7,8 @@ use std::fmt;
 pub enum Phase {
     /// The language model reads the prompt.
     TextEncode,
+    /// The VAEs encode keyframes and references, if there are any.
+    EncodeInputs,
     /// The DiT denoises the latents.
     Denoise,
     /// The audio VAE decodes samples.
@@ -17,12 +19,14 @@ pub enum Phase {
 
 impl Phase {
     /// All phases, in order.
-    pub const ALL: [Phase; 4] = [Phase::TextEncode, Phase::Denoise, Phase::DecodeAudio, Phase::DecodeVideo];
+    pub const ALL: [Phase; 5] =
+        [Phase::TextEncode, Phase::EncodeInputs, Phase::Denoise, Phase::DecodeAudio, Phase::DecodeVideo];
 
     /// Returns the name in logs, timings and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Phase::TextEncode => "text_encode",
+            Phase::EncodeInputs => "encode_inputs",
             Phase::Denoise => "denoise",
             Phase::DecodeAudio => "decode_audio",
             Phase::DecodeVideo => "decode_video",
@@ -63,10 +67,76 @@ pub trait Progress: Send + Sync {
     fn report(&self, event: ProgressEvent);
 }
 
+/// Makes one count of the parts of several networks that run in one phase one after the other: each has an equal share,
+/// whatever its own parts are.
+pub(crate) struct ShareProgress<'a> {
+    /// Hears the common count.
+    pub(crate) progress: &'a dyn Progress,
+    /// The network's place among those of the phase.
+    pub(crate) index: usize,
+    /// The networks of the phase.
+    pub(crate) total: usize,
+}
+
+impl ShareProgress<'_> {
+    /// What a network counts for beside others.
+    const PARTS: usize = 1000;
+}
+
+impl Progress for ShareProgress<'_> {
+    fn report(&self, event: ProgressEvent) {
+        let event = match event {
+            ProgressEvent::Part { done, total } if self.total > 1 => ProgressEvent::Part {
+                done: self.index * Self::PARTS + done * Self::PARTS / total.max(1),
+                total: self.total * Self::PARTS,
+            },
+            other => other,
+        };
+        self.progress.report(event);
+    }
+}
+
 /// Listens to nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unwatched;
 
 impl Progress for Unwatched {
     fn report(&self, _event: ProgressEvent) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<ProgressEvent>>);
+
+    impl Progress for Heard {
+        fn report(&self, event: ProgressEvent) {
+            self.0.lock().unwrap().push(event);
+        }
+    }
+
+    fn heard(total: usize) -> Vec<ProgressEvent> {
+        let heard = Heard::default();
+        for index in 0..total {
+            let share = ShareProgress { progress: &heard, index, total };
+            for done in 1..=2 {
+                share.report(ProgressEvent::Part { done, total: 2 });
+            }
+        }
+        heard.0.into_inner().unwrap()
+    }
+
+    #[test]
+    fn parts_of_several_networks_count_up_together() {
+        assert_eq!(heard(2), [500, 1000, 1500, 2000].map(|done| ProgressEvent::Part { done, total: 2000 }));
+    }
+
+    #[test]
+    fn a_network_that_is_alone_keeps_its_own_parts() {
+        assert_eq!(heard(1), [1, 2].map(|done| ProgressEvent::Part { done, total: 2 }));
+    }
 }

@@ -1,6 +1,7 @@
-//! Projections that several networks share.
+//! Projections and norms that several networks share.
 
 use crate::checkpoint::QkvRows;
+use crate::load::LoadError;
 use crate::ops::{OpError, Ops, Tensor, View, ViewMut};
 
 /// A projection with a bias.
@@ -12,11 +13,62 @@ pub struct Linear<B> {
 }
 
 impl<B> Linear<B> {
+    /// Takes the weight `[outputs, inputs]` and the bias of the projection `name`, each by `tensor`.
+    ///
+    /// Errors: what `tensor` gives.
+    pub(crate) fn take(
+        name: &str,
+        [outputs, inputs]: [usize; 2],
+        tensor: impl Fn(&str, &[usize]) -> Result<Tensor<B>, LoadError>,
+    ) -> Result<Self, LoadError> {
+        Ok(Self {
+            weight: tensor(&format!("{name}.weight"), &[outputs, inputs])?,
+            bias: tensor(&format!("{name}.bias"), &[outputs])?,
+        })
+    }
+
     /// `y = x · weightᵀ + bias`.
     ///
     /// Errors: [`OpError`] when shapes do not fit.
     pub fn apply<O: Ops<Buffer = B>>(&self, ops: &O, x: View<'_, B>, y: ViewMut<'_, B>) -> Result<(), OpError> {
         ops.linear(self.weight.view(), Some(self.bias.view()), x, y)
+    }
+}
+
+/// A norm with a bias.
+pub struct Affine<B> {
+    /// `[dim]`.
+    pub weight: Tensor<B>,
+    /// `[dim]`.
+    pub bias: Tensor<B>,
+}
+
+impl<B> Affine<B> {
+    /// Takes weight and bias `[width]` of the norm `name`, each by `tensor`.
+    ///
+    /// Errors: what `tensor` gives.
+    pub(crate) fn take(
+        name: &str,
+        width: usize,
+        tensor: impl Fn(&str, &[usize]) -> Result<Tensor<B>, LoadError>,
+    ) -> Result<Self, LoadError> {
+        Ok(Self {
+            weight: tensor(&format!("{name}.weight"), &[width])?,
+            bias: tensor(&format!("{name}.bias"), &[width])?,
+        })
+    }
+
+    /// `y = LayerNorm(x) · weight + bias`.
+    ///
+    /// Errors: [`OpError`] when shapes do not fit.
+    pub fn layer_norm<O: Ops<Buffer = B>>(
+        &self,
+        ops: &O,
+        x: View<'_, B>,
+        eps: f32,
+        y: ViewMut<'_, B>,
+    ) -> Result<(), OpError> {
+        ops.layer_norm(x, self.weight.view(), self.bias.view(), eps, y)
     }
 }
 

@@ -1,8 +1,8 @@
 //! One generation's ties to the outside, handed down to every network.
 
 use crate::control::{Command, Control};
-use crate::ops::OpError;
-use crate::progress::{Progress, ProgressEvent};
+use crate::ops::{OpError, Ops, Tensor};
+use crate::progress::{Progress, ProgressEvent, ShareProgress};
 use crate::tap::Tap;
 use crate::weights::WeightError;
 
@@ -46,6 +46,25 @@ impl Run<'_> {
     /// Errors: [`RunError::Stopped`] when told to stop.
     pub fn check(&self) -> Result<(), RunError> {
         obey(self.control)
+    }
+
+    /// Shows the tap values that are on the host already.
+    ///
+    /// Errors: what the tap gives.
+    pub(crate) fn see(&mut self, name: &str, shape: &[usize], values: &[f32]) -> Result<(), RunError> {
+        Ok(self.tap.see(name, shape, &|| Ok(values.to_vec()))?)
+    }
+
+    /// Shows the tap one tensor.
+    ///
+    /// Errors: what the tap gives.
+    pub(crate) fn show<O: Ops>(&mut self, ops: &O, name: &str, x: &Tensor<O::Buffer>) -> Result<(), RunError> {
+        Ok(self.tap.see(name, x.shape(), &|| ops.read(x.view()))?)
+    }
+
+    /// Returns the same ties, but for progress that is a share of the phase's.
+    pub(crate) fn sharing<'b>(&'b mut self, share: &'b ShareProgress<'_>) -> Run<'b> {
+        Run { control: self.control, progress: share, tap: &mut *self.tap }
     }
 
     /// Reports that `done` of `total` parts of the phase are done.

@@ -78,6 +78,7 @@ fn run(
     let (sender, receiver) = channel();
     let generation = Generation {
         spec: Arc::new(spec.clone()),
+        media: Vec::new(),
         control,
         progress: log.clone(),
         sink,
@@ -122,7 +123,9 @@ fn phases_come_in_order_and_every_step_is_told() {
             _ => None,
         })
         .collect();
-    assert_eq!(phases, Phase::ALL);
+    // There is nothing to encode.
+    let expected: Vec<Phase> = Phase::ALL.into_iter().filter(|phase| *phase != Phase::EncodeInputs).collect();
+    assert_eq!(phases, expected);
     let steps: Vec<usize> = events
         .iter()
         .filter_map(|event| match event {
@@ -223,6 +226,7 @@ fn a_listener_that_panics_does_not_silence_the_next_one() {
     let foreign = GenerationSpec { task: Task::Ref2va, ..spec.clone() };
     let generation = Generation {
         spec: Arc::new(foreign),
+        media: Vec::new(),
         control: Arc::new(Uninterrupted),
         progress: log.clone(),
         sink: Box::new(Keeper(log.clone())),

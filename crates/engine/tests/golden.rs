@@ -3,7 +3,7 @@
 use clapboard_engine::verify::{Line, Options, Outcome, run};
 
 #[test]
-fn every_built_stage_is_within_its_tolerance() {
+fn every_stage_is_within_its_tolerance() {
     let scratch = tempfile::tempdir().expect("a temporary folder can be made");
     let options = Options {
         golden: concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden").into(),
@@ -15,6 +15,6 @@ fn every_built_stage_is_within_its_tolerance() {
     let failed: Vec<String> =
         lines.iter().filter(|line| line.outcome == Outcome::Failed).map(|line| format!("{line:?}")).collect();
     assert!(failed.is_empty(), "{} of {summary:?} failed:\n{}", failed.len(), failed.join("\n"));
-    // Fewer comparisons than there are golden tensors of built stages would mean that a case was skipped.
-    assert!(summary.passed > 700, "only {summary:?}");
+    // Fewer comparisons than there are golden tensors would mean that a case was skipped.
+    assert!(summary.passed > 2000 && summary.unknown == 0, "only {summary:?}");
 }

@@ -390,6 +390,7 @@ fn a_handle_passes_checkpoints_both_ways() {
         let (ended, result) = channel();
         let generation = Generation {
             spec: spec.clone(),
+            media: Vec::new(),
             control: Arc::new(StopAfter::never()),
             progress: log.clone(),
             sink: Box::new(MediaKeeper(log.clone())),

@@ -12,6 +12,7 @@ use clapboard_engine::ops::cpu::Cpu;
 use clapboard_engine::ops::{DType, OpError, Ops};
 use clapboard_engine::parallel::{Alone, Rank};
 use clapboard_engine::text::{Presentation, TextEncoder, Tokenizer};
+use clapboard_engine::vision::VisionEmbeds;
 use clapboard_engine::{
     Command, Control, NoTap, Progress, ProgressEvent, Run, RunError, Stop, Tap, Uninterrupted, Unwatched,
 };
@@ -53,7 +54,7 @@ impl Tiny {
     fn encode(&self, encoder: &TextEncoder<Cpu>, presentation: &Presentation) -> Seen {
         let mut seen = Seen::default();
         let mut run = Run { control: &Uninterrupted, progress: &Unwatched, tap: &mut seen };
-        let embeds = encoder.encode(&self.cpu, presentation, &mut run).unwrap();
+        let embeds = encoder.encode(&self.cpu, presentation, &VisionEmbeds::none(), &mut run).unwrap();
         assert_eq!(embeds.shape(), [presentation.ids().len(), 40]);
         assert_eq!(seen.0["prompt_embeds"], self.cpu.read(embeds.view()).unwrap());
         seen
@@ -228,7 +229,7 @@ fn a_cancelled_encoding_stops_before_the_next_layer() {
     let presentation = Presentation::t2va(&tiny.tokenizer(), "a fox").unwrap();
     let (control, parts) = (CancelAfter { looks: AtomicUsize::new(0), last: 3 }, Parts::default());
     let mut run = Run { control: &control, progress: &parts, tap: &mut NoTap };
-    let stopped = encoder.encode(&tiny.cpu, &presentation, &mut run).unwrap_err();
+    let stopped = encoder.encode(&tiny.cpu, &presentation, &VisionEmbeds::none(), &mut run).unwrap_err();
     assert!(matches!(stopped, RunError::Stopped(Stop::Cancelled)), "{stopped}");
     assert_eq!(parts.0.load(Ordering::Relaxed), 3);
 }
@@ -241,7 +242,7 @@ fn every_layer_is_reported_and_the_last_two_are_never_read() {
     let presentation = Presentation::t2va(&tiny.tokenizer(), "a fox").unwrap();
     let parts = Parts::default();
     let mut run = Run { control: &Uninterrupted, progress: &parts, tap: &mut NoTap };
-    encoder.encode(&tiny.cpu, &presentation, &mut run).unwrap();
+    encoder.encode(&tiny.cpu, &presentation, &VisionEmbeds::none(), &mut run).unwrap();
     assert_eq!(parts.0.load(Ordering::Relaxed), LAYERS);
 }
 

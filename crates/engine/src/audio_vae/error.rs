@@ -1,4 +1,4 @@
-//! Why a decoder could not be run.
+//! Why the encoder or the decoder could not be run.
 
 use crate::ops::OpError;
 use crate::run::RunError;
@@ -24,5 +24,22 @@ pub enum DecodeError {
 impl From<OpError> for DecodeError {
     fn from(error: OpError) -> Self {
         DecodeError::Run(RunError::Op(error))
+    }
+}
+
+/// Why a sound was not encoded.
+#[derive(Debug, thiserror::Error)]
+pub enum EncodeError {
+    /// The samples are so large that latents overflow.
+    #[error("the sound's latents are not finite")]
+    NotFinite,
+    /// The network failed or was stopped.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl From<OpError> for EncodeError {
+    fn from(error: OpError) -> Self {
+        EncodeError::Run(RunError::Op(error))
     }
 }

@@ -1,13 +1,18 @@
-//! The audio VAE's decoder: latents to 32 kHz samples, in F32.
+//! The audio VAE: 32 kHz samples to latents and back, in F32.
 //!
-//! A projection and a convolution widen the latents; stages of a transposed convolution and the mean of residual blocks
-//! each lengthen them until every latent has become a hop of samples. The network is mono: the stereo channels are its
-//! batch. Buffers live for one stage, since a stage's samples are as many bytes as the next one's.
+//! The decoder: a projection and a convolution widen the latents; stages of a transposed convolution and the mean of
+//! residual blocks each lengthen them until every latent has become a hop of samples. The encoder goes the other way by
+//! strided convolutions, and narrows what they give with a causal attention. The network is mono: the stereo channels
+//! are its batch. Buffers live for one stage, since a stage's samples are as many bytes as the next one's.
 
 mod block;
 mod decoder;
+mod encoder;
+mod encoder_weights;
 mod error;
+mod pre_block;
 mod weights;
 
 pub use decoder::{AudioDecoder, Waveform};
-pub use error::DecodeError;
+pub use encoder::{AudioEncoder, AudioRows};
+pub use error::{DecodeError, EncodeError};

@@ -1,4 +1,4 @@
-//! The decoder's weights; weight normalisation is folded when they are taken.
+//! The decoder's weights, and how weights of both halves are taken: weight normalisation is folded then.
 
 use crate::checkpoint::{AudioVaeConfig, Component, StoredDtype};
 use crate::load::LoadError;
@@ -70,9 +70,10 @@ impl<B: Send + Sync> Weights<B> {
 /// Length of the alias-free filters: fixed in the network's code, not in any config.
 const FILTER_TAPS: usize = 12;
 
-struct Loader<'a, O: Ops> {
-    ops: &'a O,
-    component: &'a Component,
+/// Takes tensors of the component.
+pub(super) struct Loader<'a, O: Ops> {
+    pub(super) ops: &'a O,
+    pub(super) component: &'a Component,
 }
 
 impl<O: Ops> Loader<'_, O> {
@@ -145,7 +146,7 @@ impl<O: Ops> Loader<'_, O> {
     }
 
     /// A convolution `[outputs, inputs, taps]`.
-    fn conv(
+    pub(super) fn conv(
         &self,
         name: &str,
         sizes: [usize; 3],
@@ -173,7 +174,7 @@ impl<O: Ops> Loader<'_, O> {
         Ok(folded)
     }
 
-    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor<O::Buffer>, LoadError> {
+    pub(super) fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor<O::Buffer>, LoadError> {
         Ok(self.ops.weight(&self.component.expect(name, shape, &[StoredDtype::F32])?)?)
     }
 }

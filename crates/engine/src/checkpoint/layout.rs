@@ -239,6 +239,13 @@ impl Location {
         if exists(&path)? { Ok(path) } else { Err(Error::Missing { what: "tokenizer".to_owned(), path }) }
     }
 
+    /// Returns the folder of the processor.
+    ///
+    /// Errors: [`Error::Io`] when a place cannot be looked at.
+    pub(super) fn processor(&self) -> Result<PathBuf, Error> {
+        self.shared("processor")
+    }
+
     /// Returns where Clapboard's own settings of a checkpoint would lie: beside the partitions.
     pub(super) fn settings(&self) -> Vec<PathBuf> {
         let mut places = vec![self.root.join("clapboard.json")];

@@ -27,7 +27,8 @@ pub mod tiny;
 pub use crate::files::FileProblem;
 pub use component::{Component, ComponentId, GateOrder, QkvRows, Stored};
 pub use config::{
-    AudioVaeConfig, DitConfig, SamplingConfig, TextConfig, TextEncoderConfig, VideoVaeConfig, VisionConfig,
+    AudioVaeConfig, DitConfig, PixelConfig, ProcessorConfig, SamplingConfig, TextConfig, TextEncoderConfig,
+    VideoVaeConfig, VisionConfig,
 };
 pub use dtype::StoredDtype;
 pub use error::{ConfigProblem, Error, ShardProblem};

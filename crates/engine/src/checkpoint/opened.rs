@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clapboard_h3::{ModelProfile, Partition, Shifts};
 
 use super::component::{Component, ComponentId};
-use super::config::{AudioVaeConfig, DitConfig, SamplingConfig, TextEncoderConfig, VideoVaeConfig};
+use super::config::{AudioVaeConfig, DitConfig, ProcessorConfig, SamplingConfig, TextEncoderConfig, VideoVaeConfig};
 use super::error::Error;
 use super::inventory::{Inventory, check};
 use super::layout::{FASTVIDEO_MARKER, Layout, Location, is_file};
@@ -174,6 +174,27 @@ impl Checkpoint {
         }
         report.into_result(id)?;
         Ok(component)
+    }
+
+    /// Reads how pictures and videos become patches; a task without references never needs it.
+    ///
+    /// Errors: [`Error::Missing`], [`Error::Io`], [`Error::Config`]; [`Error::Contradiction`] when its patches are not
+    /// those of the vision tower.
+    pub fn processor(&self) -> Result<ProcessorConfig, Error> {
+        let config = ProcessorConfig::read(&self.location.processor()?)?;
+        let vision = &self.text_encoder.vision;
+        let tower = [vision.patch_size, vision.temporal_patch_size, vision.spatial_merge_size];
+        let problems: Vec<String> = [("image", config.image.patch()), ("video", config.video.patch())]
+            .into_iter()
+            .filter(|(_, patch)| *patch != tower)
+            .map(|(kind, patch)| {
+                format!("patch, frames and merge size: the {kind} processor has {patch:?}, text_encoder has {tower:?}")
+            })
+            .collect();
+        if problems.is_empty() {
+            return Ok(config);
+        }
+        Err(Error::Contradiction { root: self.root().to_owned(), problems })
     }
 
     /// Returns the tokenizer's file.

@@ -63,6 +63,7 @@ pub(crate) fn fingerprint<O: Ops>(
     transcript.say("decode", format_args!("{decode:?}"));
     transcript.say("attention_bytes", attention_bytes);
     transcript.say("feed_forward_bytes", feed_forward_bytes);
+    transcript.say("processor", format_args!("{:?}", checkpoint.processor()?));
     weights::describe(checkpoint, components, *partition, &mut transcript)?;
     Ok(transcript.end())
 }

@@ -8,9 +8,11 @@
 //! Arithmetic is F32 inside an operation. Each operation documents the points at which it rounds to the dtype of its
 //! operands; those are the points at which the reference (eager PyTorch) rounds, so BF16 results follow it closely.
 
+mod conv3d;
 pub mod cpu;
 mod tensor;
 
+pub use conv3d::{CausalConv3dShape, KernelSize, ReflectPadding, Stride};
 pub use tensor::{DType, Dims, Tensor, View, ViewMut, Window};
 
 pub use crate::checkpoint::GateOrder;
@@ -84,6 +86,10 @@ pub enum NormRounding {
 pub enum Activation {
     /// `x · sigmoid(x)`.
     Silu,
+    /// `x · Φ(x)` by the error function.
+    Gelu,
+    /// The same with `Φ` approximated: `x/2 · (1 + tanh(√(2/π) · (x + 0.044715 · x³)))`.
+    GeluTanh,
 }
 
 /// Modulation tables that rows pick from: `scale` and `shift` are `[table_rows, width]`, `rows[i]` is row `i`'s entry.
@@ -98,7 +104,7 @@ pub struct Modulation<'a, B> {
 
 /// Rotary tables: `[rows, rotary_dim]`, the two halves equal; the leading `rotary_dim` channels of a head turn.
 pub struct Rotary<'a, B> {
-    /// Cosines; rounded to the rotated tensor's dtype before use.
+    /// Cosines; an operation that also norms rounds them to the rotated tensor's dtype before use.
     pub cos: View<'a, B>,
     /// Sines; rounded likewise.
     pub sin: View<'a, B>,
@@ -113,6 +119,18 @@ pub struct Conv1dShape {
     pub stride: usize,
     /// Distance between taps.
     pub dilation: usize,
+}
+
+/// The parameters of a group norm.
+pub struct GroupNorm<'a, B> {
+    /// `[channels]`.
+    pub weight: View<'a, B>,
+    /// `[channels]`.
+    pub bias: View<'a, B>,
+    /// Groups of neighbouring channels that share a mean and a variance.
+    pub groups: usize,
+    /// Added to each variance.
+    pub eps: f32,
 }
 
 /// The filters and parameters of an alias-free periodic activation.
@@ -196,6 +214,18 @@ pub trait Ops: Send + Sync {
         y: ViewMut<'_, Self::Buffer>,
     ) -> Result<(), OpError>;
 
+    /// `y[i] = Σ_j weights[i, j] · table[indices[i · taps + j]]`; `weights` F32 `[rows, taps]`, `indices` U32
+    /// `[rows · taps]`. Sums in F32 in the order of the taps, rounds once.
+    ///
+    /// Errors: [`OpError::Shape`], [`OpError::DType`]; [`OpError::Index`] for an index outside the table.
+    fn mix_rows(
+        &self,
+        table: View<'_, Self::Buffer>,
+        indices: View<'_, Self::Buffer>,
+        weights: View<'_, Self::Buffer>,
+        y: ViewMut<'_, Self::Buffer>,
+    ) -> Result<(), OpError>;
+
     /// RMS norm over the innermost axis: `x / √(mean x² + eps) · weight`.
     ///
     /// Errors: [`OpError::Shape`], [`OpError::DType`].
@@ -248,6 +278,11 @@ pub trait Ops: Send + Sync {
         x: ViewMut<'_, Self::Buffer>,
     ) -> Result<(), OpError>;
 
+    /// In place over `x` `[rows, heads, head_dim]`: rotation without a norm, cosines and sines as they are; rounds once.
+    ///
+    /// Errors: [`OpError::Shape`], [`OpError::DType`].
+    fn rotate_heads(&self, rotary: Rotary<'_, Self::Buffer>, x: ViewMut<'_, Self::Buffer>) -> Result<(), OpError>;
+
     /// `softmax(q·kᵀ · scale) · v` per head; `q` `[rows, heads, head_dim]`, `k`, `v` `[keys, kv_heads, head_dim]`,
     /// `y` `[rows, heads · head_dim]`. Heads share key heads in equal groups. `causal` hides keys after a row's own
     /// index.
@@ -285,6 +320,11 @@ pub trait Ops: Send + Sync {
     ///
     /// Errors: [`OpError::Shape`].
     fn add(&self, x: View<'_, Self::Buffer>, y: ViewMut<'_, Self::Buffer>) -> Result<(), OpError>;
+
+    /// `y = y · x`, element by element; rounds once.
+    ///
+    /// Errors: [`OpError::Shape`].
+    fn multiply(&self, x: View<'_, Self::Buffer>, y: ViewMut<'_, Self::Buffer>) -> Result<(), OpError>;
 
     /// `y = y + gate[rows[i]] · x`; without `rows`, every row takes gate row 0. Rounds the product to `x`'s dtype
     /// widened by `gate`'s (F32 if either is), then the sum to `y`'s.
@@ -333,6 +373,31 @@ pub trait Ops: Send + Sync {
         y: ViewMut<'_, Self::Buffer>,
     ) -> Result<(), OpError>;
 
+    /// Convolves frames `x` `[c_in, frames, height, width]`, F32, into `y` `[c_out, frames, height, width]` of the sizes
+    /// that [`CausalConv3dShape::output`] says; `w` `[c_out, c_in, kt · kh · kw]`.
+    ///
+    /// Errors: [`OpError::Shape`], [`OpError::DType`].
+    fn causal_conv3d(
+        &self,
+        w: View<'_, Self::Buffer>,
+        bias: Option<View<'_, Self::Buffer>>,
+        shape: CausalConv3dShape,
+        x: View<'_, Self::Buffer>,
+        y: ViewMut<'_, Self::Buffer>,
+    ) -> Result<(), OpError>;
+
+    /// Group norm of `x` `[channels, frames, pixels]` over each group's channels and pixels, frame by frame, with weight
+    /// and bias; then the activation, if one is given. Rounds once, to `y`'s dtype.
+    ///
+    /// Errors: [`OpError::Shape`], also when the channels do not fill their groups; [`OpError::DType`].
+    fn group_norm(
+        &self,
+        norm: GroupNorm<'_, Self::Buffer>,
+        activation: Option<Activation>,
+        x: View<'_, Self::Buffer>,
+        y: ViewMut<'_, Self::Buffer>,
+    ) -> Result<(), OpError>;
+
     /// `y = factor · y`; rounds once.
     ///
     /// Errors: [`OpError::DType`].
@@ -351,6 +416,22 @@ pub trait Ops: Send + Sync {
         x: View<'_, Self::Buffer>,
         y: ViewMut<'_, Self::Buffer>,
     ) -> Result<(), OpError>;
+
+    /// A periodic activation channel by channel, F32: `x + sin²(alpha · x) / (alpha + 1e-9)`; `x`, `y`
+    /// `[batch, channels, samples]`, `alpha` `[channels]`.
+    ///
+    /// Errors: [`OpError::Shape`], [`OpError::DType`].
+    fn snake(
+        &self,
+        alpha: View<'_, Self::Buffer>,
+        x: View<'_, Self::Buffer>,
+        y: ViewMut<'_, Self::Buffer>,
+    ) -> Result<(), OpError>;
+
+    /// `y[j, i] = x[i, j]`, rounding to `y`'s dtype.
+    ///
+    /// Errors: [`OpError::Shape`], [`OpError::DType`].
+    fn transpose(&self, x: View<'_, Self::Buffer>, y: ViewMut<'_, Self::Buffer>) -> Result<(), OpError>;
 
     /// Lays tokens out as pixels. `grid` `[t, h, w]` counts tokens; `x` `[t·h·w, channels · pt · ph · pw]` holds one
     /// patch a token, `y` `[channels, frames, h · ph, w · pw]` takes `frames` frames from `first_frame` on. Rounds to

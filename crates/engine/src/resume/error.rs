@@ -33,6 +33,9 @@ pub enum ResumeError {
     /// It belongs to another specification.
     #[error("the checkpoint belongs to another specification")]
     ForeignSpec,
+    /// It was made from other media.
+    #[error("the checkpoint was made from other media")]
+    ForeignMedia,
     /// It was made by an engine whose results differ in bits.
     #[error("the checkpoint was made by engine {found}, this one is {own}")]
     ForeignEngine {

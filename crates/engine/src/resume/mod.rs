@@ -1,19 +1,21 @@
 //! Going on with a generation from the border between two denoising steps.
 //!
-//! A [`DenoiseCheckpoint`] is all that a generation needs besides its specification and an engine of the same
-//! fingerprint: the latents after a number of steps. What comes before them (the prompt's embeddings, the tables of the
-//! schedule) is computed again, to the same bits. A generation that goes on from a checkpoint makes the frames and
+//! A [`DenoiseCheckpoint`] is all that a generation needs besides its specification, its media and an engine of the same
+//! fingerprint: the latents after a number of steps. What comes before them (the prompt's embeddings, the rows of the
+//! conditions, the tables of the schedule) is computed again, to the same bits. A generation that goes on from a checkpoint makes the frames and
 //! samples of one that was never interrupted, bit for bit.
 
 mod error;
+mod identity;
 mod keeper;
 mod state;
 #[cfg(test)]
 mod tests;
 
 pub use error::ResumeError;
+pub(crate) use identity::Identity;
 pub(crate) use keeper::Keeper;
-pub(crate) use state::{Identity, RowShapes, SavedRows};
+pub(crate) use state::{RowShapes, SavedRows};
 
 /// A denoising state at a step border.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +25,7 @@ pub struct DenoiseCheckpoint {
     /// The state as a safetensors file, the same bytes for the same state.
     ///
     /// F32 tensors `video_rows` and `audio_rows`; the metadata name the format's version, the step, the SHA-256 of the
-    /// encoded specification, the engine's fingerprint and a SHA-256 of step and data.
+    /// encoded specification and of the prepared media, the engine's fingerprint and a SHA-256 of step and data.
     pub bytes: Vec<u8>,
 }
 

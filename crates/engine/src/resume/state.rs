@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use clapboard_h3::GenerationSpec;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{DenoiseCheckpoint, ResumeError};
+use super::{DenoiseCheckpoint, Identity, ResumeError};
 use crate::checkpoint::{HeaderEntry, StoredDtype, parse_bytes};
 use crate::hex::hex;
 
 /// The version of the format that this build writes, and the only one that it reads.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// More bytes than the header of a checkpoint has, and the most that is read of one.
 const HEADER_BYTES: usize = 4096;
@@ -23,23 +22,9 @@ const AUDIO_ROWS: &str = "audio_rows";
 const FORMAT_VERSION: &str = "format_version";
 const STEP: &str = "step";
 const SPEC: &str = "spec_sha256";
+const MEDIA: &str = "media_sha256";
 const ENGINE: &str = "engine_fingerprint";
 const STATE: &str = "state_sha256";
-
-/// What a state belongs to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Identity {
-    /// The SHA-256 of the encoded specification, as hex digits.
-    pub(crate) spec: String,
-    /// The engine's fingerprint.
-    pub(crate) engine: String,
-}
-
-impl Identity {
-    pub(crate) fn of(spec: &GenerationSpec, engine: &str) -> Self {
-        Self { spec: hex(&Sha256::digest(spec.encode())), engine: engine.to_owned() }
-    }
-}
 
 /// The shapes of a specification's latent rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +69,7 @@ impl SavedRows {
             FORMAT_VERSION: VERSION.to_string(),
             STEP: self.step.to_string(),
             SPEC: identity.spec,
+            MEDIA: identity.media,
             ENGINE: identity.engine,
             STATE: digest(self.step, &data),
         });
@@ -120,6 +106,9 @@ impl SavedRows {
         }
         if *text(SPEC)? != identity.spec {
             return Err(ResumeError::ForeignSpec);
+        }
+        if *text(MEDIA)? != identity.media {
+            return Err(ResumeError::ForeignMedia);
         }
         let engine = text(ENGINE)?;
         if engine.len() != identity.engine.len() || !engine.bytes().all(|byte| byte.is_ascii_hexdigit()) {

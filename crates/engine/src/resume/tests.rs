@@ -11,7 +11,7 @@ const SHAPES: RowShapes = RowShapes { video: [3, 4], audio: [2, 5] };
 const TOTAL: usize = 7;
 
 fn identity() -> Identity {
-    Identity { spec: "5".repeat(64), engine: "e".repeat(64) }
+    Identity { spec: "5".repeat(64), media: "d".repeat(64), engine: "e".repeat(64) }
 }
 
 fn rows() -> SavedRows {
@@ -82,10 +82,12 @@ fn other_readers_understand_a_checkpoint() {
 fn a_checkpoint_of_something_else_is_refused() {
     let refused = with_metadata("spec_sha256", "6".repeat(64).into()).unwrap_err();
     assert!(matches!(refused, ResumeError::ForeignSpec), "{refused}");
+    let refused = with_metadata("media_sha256", "c".repeat(64).into()).unwrap_err();
+    assert!(matches!(refused, ResumeError::ForeignMedia), "{refused}");
     let refused = with_metadata("engine_fingerprint", "f".repeat(64).into()).unwrap_err();
     assert!(matches!(&refused, ResumeError::ForeignEngine { found, .. } if *found == "f".repeat(64)), "{refused}");
-    let refused = with_metadata("format_version", "2".into()).unwrap_err();
-    assert!(matches!(refused, ResumeError::Version { found: 2, known: 1 }), "{refused}");
+    let refused = with_metadata("format_version", "3".into()).unwrap_err();
+    assert!(matches!(refused, ResumeError::Version { found: 3, known: 2 }), "{refused}");
     for step in ["0", "8"] {
         let refused = with_metadata("step", step.into()).unwrap_err();
         assert!(matches!(refused, ResumeError::Step { total: TOTAL, .. }), "{refused}");
@@ -105,7 +107,7 @@ fn metadata_that_cannot_be_used_are_named() {
         let refused = with_metadata(key, value.clone()).unwrap_err();
         assert!(matches!(refused, ResumeError::Metadata { key: named } if named == key), "{key} {value}: {refused}");
     }
-    for key in ["format_version", "step", "spec_sha256", "engine_fingerprint", "state_sha256"] {
+    for key in ["format_version", "step", "spec_sha256", "media_sha256", "engine_fingerprint", "state_sha256"] {
         let without = |header: &mut Value, _: &mut Vec<u8>| {
             header["__metadata__"].as_object_mut().unwrap().remove(key).expect("the key was there");
         };

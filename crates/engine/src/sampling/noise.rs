@@ -1,6 +1,8 @@
 //! `torch.randn` on the CPU, ported: a Mersenne Twister and Box-Muller in blocks of sixteen.
 
 use std::f64::consts::TAU;
+use std::iter::once;
+use std::ops::Range;
 
 use clapboard_h3::Recipe;
 
@@ -36,20 +38,38 @@ impl TorchGenerator {
 
     /// Draws `n` standard normal values.
     pub fn normal(&mut self, n: usize) -> Vec<f32> {
-        if n < 16 {
-            return (0..n).map(|_| self.single() as f32).collect();
+        self.normal_of(n, once(0..n))
+    }
+
+    /// Draws `n` standard normal values and returns some of them: those of `kept`, ranges in ascending order that do not
+    /// overlap. No more memory is taken than for what is kept.
+    pub fn normal_of(&mut self, n: usize, kept: impl IntoIterator<Item = Range<usize>>) -> Vec<f32> {
+        let mut kept = Kept::of(kept);
+        if n < BLOCK {
+            let drawn: Vec<f32> = (0..n).map(|_| self.single() as f32).collect();
+            kept.take(0, &drawn);
+            return kept.values;
         }
-        let mut values: Vec<f32> = (0..n).map(|_| self.uniform()).collect();
-        for block in values.chunks_exact_mut(16) {
-            box_muller(block);
+        // A ragged end is filled by drawing the last sixteen values anew.
+        let anew = if n.is_multiple_of(BLOCK) { n } else { n - BLOCK };
+        let mut block = [0.0; BLOCK];
+        for start in (0..n - n % BLOCK).step_by(BLOCK) {
+            block.iter_mut().for_each(|value| *value = self.uniform());
+            let lasting = BLOCK.min(anew.saturating_sub(start));
+            if kept.wants(start + lasting) {
+                box_muller(&mut block);
+                kept.take(start, &block[..lasting]);
+            }
         }
-        if !n.is_multiple_of(16) {
-            // A ragged end is filled by drawing the last sixteen values anew.
-            let tail = &mut values[n - 16..];
-            tail.iter_mut().for_each(|value| *value = self.uniform());
-            box_muller(tail);
+        if anew < n {
+            for _ in 0..n % BLOCK {
+                self.uniform();
+            }
+            block.iter_mut().for_each(|value| *value = self.uniform());
+            box_muller(&mut block);
+            kept.take(anew, &block);
         }
-        values
+        kept.values
     }
 
     /// One value by the scalar path that PyTorch takes for fewer than sixteen values, in double precision.
@@ -96,6 +116,9 @@ impl TorchGenerator {
     }
 }
 
+/// Values that are drawn together.
+const BLOCK: usize = 16;
+
 /// Turns sixteen uniform values into sixteen normal ones.
 fn box_muller(block: &mut [f32]) {
     let (first, second) = block.split_at_mut(8);
@@ -106,31 +129,110 @@ fn box_muller(block: &mut [f32]) {
     }
 }
 
-/// The noise that denoising starts from.
+/// Picks some of many values that come in order.
+struct Kept<I: Iterator<Item = Range<usize>>> {
+    current: Option<Range<usize>>,
+    further: I,
+    values: Vec<f32>,
+}
+
+impl<I: Iterator<Item = Range<usize>>> Kept<I> {
+    fn of(ranges: impl IntoIterator<IntoIter = I>) -> Self {
+        let mut further = ranges.into_iter();
+        Self { current: further.next(), further, values: Vec::new() }
+    }
+
+    /// Tells whether any value before `end` is wanted that did not come yet.
+    fn wants(&self, end: usize) -> bool {
+        self.current.as_ref().is_some_and(|range| range.start < end)
+    }
+
+    /// Takes what is wanted of the values from `start` on.
+    fn take(&mut self, start: usize, values: &[f32]) {
+        let end = start + values.len();
+        while let Some(range) = self.current.clone().filter(|range| range.start < end) {
+            let upto = range.end.min(end);
+            self.values.extend_from_slice(&values[range.start.max(start) - start..upto - start]);
+            self.current = if upto < range.end { Some(upto..range.end) } else { self.further.next() };
+        }
+    }
+}
+
+/// The noise of a request's conditions, and where that of its target begins.
+#[derive(Debug, Clone)]
+pub struct RequestNoise {
+    /// Noise of each visual condition in packed order, `[channels, frames, height, width]`.
+    pub conditions: Vec<Vec<f32>>,
+    recipe: Recipe,
+    video: LatentShape,
+    /// Stands where the video's draw begins.
+    generator: TorchGenerator,
+}
+
+/// The noise of a request's target.
 #[derive(Debug, Clone, PartialEq)]
-pub struct InitialNoise {
+pub struct TargetNoise {
     /// Video latents `[channels, frames, height, width]`.
     pub video: Vec<f32>,
     /// Audio rows `[2 · audio_latents, channels]`, all left rows before all right rows.
     pub audio: Vec<f32>,
 }
 
-impl InitialNoise {
-    /// Draws the noise of a request without conditions.
+impl RequestNoise {
+    /// Draws the noise of visual conditions of these shapes, for a target whose video has the shape `video`.
     ///
-    /// `release` starts a fresh generator for each draw, `diffusers` draws video and then audio from one.
-    pub fn draw(recipe: Recipe, seed: u64, video: LatentShape, audio_rows: usize, audio_channels: usize) -> Self {
+    /// `diffusers` draws all noise of a request from one generator: of its conditions, of its video, of its audio.
+    /// `release` starts a fresh generator for each draw, and draws a condition's noise longer than the condition, of which
+    /// the first frames are kept. Source: diffusers 0.42.1 `MiniMaxH3PrepareConditionLatentsStep`; vllm-omni 0.30.0
+    /// `condition_noise.py`.
+    pub fn draw(recipe: Recipe, seed: u64, conditions: &[LatentShape], video: LatentShape) -> Self {
         let mut generator = TorchGenerator::new(seed);
-        let video = generator.normal(video.elements());
-        if recipe == Recipe::Release {
-            generator = TorchGenerator::new(seed);
-        }
-        Self { video, audio: generator.normal(audio_rows * audio_channels) }
+        let drawn = match recipe {
+            Recipe::Diffusers => conditions.iter().map(|shape| generator.normal(shape.elements())).collect(),
+            Recipe::Release => {
+                let mut drawn: Vec<Vec<f32>> = Vec::with_capacity(conditions.len());
+                for (index, shape) in conditions.iter().enumerate() {
+                    let equal = conditions[..index].iter().position(|earlier| earlier == shape);
+                    drawn.push(match equal {
+                        // The same draw of the same seed.
+                        Some(earlier) => drawn[earlier].clone(),
+                        None => {
+                            let frames = shape.frames.max(video.frames + conditions.len());
+                            first_frames(generator.clone(), LatentShape { frames, ..*shape }, shape.frames)
+                        }
+                    });
+                }
+                drawn
+            }
+        };
+        Self { conditions: drawn, recipe, video, generator }
     }
+
+    /// Draws the noise of the target, whose sound has so many values.
+    pub fn target(&self, audio: usize) -> TargetNoise {
+        let mut generator = self.generator.clone();
+        let video = generator.normal(self.video.elements());
+        let audio = match self.recipe {
+            Recipe::Diffusers => generator.normal(audio),
+            Recipe::Release => self.generator.clone().normal(audio),
+        };
+        TargetNoise { video, audio }
+    }
+}
+
+/// Draws `shape` and keeps the first `frames` frames of every channel.
+fn first_frames(mut generator: TorchGenerator, shape: LatentShape, frames: usize) -> Vec<f32> {
+    let plane = shape.height * shape.width;
+    let channel = shape.frames * plane;
+    let kept = (0..shape.channels).map(|index| index * channel..index * channel + frames * plane);
+    generator.normal_of(shape.elements(), kept)
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -148,13 +250,76 @@ mod tests {
         assert_eq!(last, Some(4_123_659_995));
     }
 
+    const VIDEO: LatentShape = LatentShape { channels: 2, frames: 3, height: 2, width: 4 };
+
+    /// The conditions' noise and the target's, of which the sound has four rows of eight.
+    fn drawn(recipe: Recipe, conditions: &[LatentShape]) -> (Vec<Vec<f32>>, TargetNoise) {
+        let noise = RequestNoise::draw(recipe, 3, conditions, VIDEO);
+        let target = noise.target(32);
+        (noise.conditions, target)
+    }
+
     #[test]
-    fn recipes_differ_in_the_audio_draw_only() {
-        let grid = LatentShape { channels: 2, frames: 3, height: 2, width: 4 };
-        let release = InitialNoise::draw(Recipe::Release, 3, grid, 4, 8);
-        let diffusers = InitialNoise::draw(Recipe::Diffusers, 3, grid, 4, 8);
+    fn without_conditions_recipes_differ_in_the_audio_draw_only() {
+        let (_, release) = drawn(Recipe::Release, &[]);
+        let (_, diffusers) = drawn(Recipe::Diffusers, &[]);
         assert_eq!(release.video, diffusers.video);
         assert_eq!(release.audio, release.video[..32]);
         assert_ne!(release.audio, diffusers.audio);
+    }
+
+    #[test]
+    fn the_release_draws_a_condition_longer_than_it_is() {
+        let image = LatentShape { channels: 2, frames: 1, height: 2, width: 2 };
+        let wide = LatentShape { width: 4, ..image };
+        let (conditions, target) = drawn(Recipe::Release, &[image, wide, image]);
+        // Three frames of the video and one for each condition: the second channel begins after six frames.
+        let all = TorchGenerator::new(3).normal(2 * 6 * 4);
+        assert_eq!(conditions[0], [&all[..4], &all[24..28]].concat());
+        assert_eq!(conditions[2], conditions[0], "each condition has a generator of its own");
+        let all = TorchGenerator::new(3).normal(2 * 6 * 8);
+        assert_eq!(conditions[1], [&all[..8], &all[48..56]].concat());
+        assert_eq!(target, drawn(Recipe::Release, &[]).1, "so has the target");
+        let long = LatentShape { frames: 9, ..image };
+        assert_eq!(drawn(Recipe::Release, &[long]).0[0], TorchGenerator::new(3).normal(long.elements()));
+    }
+
+    #[test]
+    fn diffusers_draws_conditions_then_video_then_audio() {
+        let image = LatentShape { channels: 2, frames: 1, height: 2, width: 4 };
+        let (conditions, target) = drawn(Recipe::Diffusers, &[image]);
+        let mut generator = TorchGenerator::new(3);
+        assert_eq!(conditions, [generator.normal(16)]);
+        assert_eq!(target.video, generator.normal(48));
+        assert_eq!(target.audio, generator.normal(32));
+    }
+
+    /// PyTorch's own way: all values at once, then the ragged end anew.
+    fn at_once(generator: &mut TorchGenerator, n: usize) -> Vec<f32> {
+        if n < 16 {
+            return (0..n).map(|_| generator.single() as f32).collect();
+        }
+        let mut values: Vec<f32> = (0..n).map(|_| generator.uniform()).collect();
+        values.chunks_exact_mut(16).for_each(box_muller);
+        if !n.is_multiple_of(16) {
+            let tail = &mut values[n - 16..];
+            tail.iter_mut().for_each(|value| *value = generator.uniform());
+            box_muller(tail);
+        }
+        values
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_kept_are_the_values_of_the_whole_draw(n in 0usize..200, cuts in vec(0usize..200, 0..8)) {
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(n)).collect();
+            cuts.sort_unstable();
+            let kept: Vec<Range<usize>> = cuts.chunks_exact(2).map(|pair| pair[0]..pair[1]).collect();
+            let (mut streamed, mut whole) = (TorchGenerator::new(9), TorchGenerator::new(9));
+            let all = at_once(&mut whole, n);
+            let expected: Vec<f32> = kept.iter().flat_map(|range| &all[range.clone()]).copied().collect();
+            prop_assert_eq!(streamed.normal_of(n, kept), expected);
+            prop_assert_eq!(streamed.normal(40), whole.normal(40), "the next draw begins at the same word");
+        }
     }
 }

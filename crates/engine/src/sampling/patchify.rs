@@ -19,6 +19,11 @@ impl LatentShape {
         self.channels * self.frames * self.height * self.width
     }
 
+    /// Channels, frames, height and width.
+    pub fn dims(&self) -> [usize; 4] {
+        [self.channels, self.frames, self.height, self.width]
+    }
+
     /// Rows of the packed sequence that hold the grid.
     pub fn rows(&self) -> usize {
         self.frames * (self.height / 2) * (self.width / 2)

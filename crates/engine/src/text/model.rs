@@ -1,16 +1,17 @@
-//! The text encoder: a prompt's rows in, its embeddings out.
+//! The text encoder: a request's rows in, their embeddings out.
 
 use super::buffers::TextBuffers;
 use super::layer::LmLayer;
-use super::presentation::Presentation;
+use super::presentation::{Presentation, TokenKind};
 use super::rope::rotary_tables;
 use super::weights::{LmLayerWeights, load};
 use crate::activations::ActivationPlan;
 use crate::checkpoint::{Component, TextConfig};
 use crate::load::LoadError;
-use crate::ops::{DType, Ops, Tensor};
+use crate::ops::{DType, OpError, Ops, Tensor};
 use crate::parallel::Rank;
 use crate::run::{Run, RunError};
+use crate::vision::{VisionEmbeds, VisionFeatures};
 use crate::weights::{ResidentWeights, WeightSource};
 
 /// Qwen3-VL's language model up to the layer whose output conditions the DiT.
@@ -55,21 +56,24 @@ where
 }
 
 impl<O: Ops> TextEncoder<O> {
-    /// Plans the activations of a prompt of `rows` tokens.
+    /// Plans the activations of `rows` tokens.
     pub fn plan(&self, rows: usize) -> ActivationPlan {
         TextBuffers::<O::Buffer>::plan(&self.config, self.dtype, self.feed_forward_bytes, rows)
     }
 
-    /// Encodes a prompt to its embeddings, `[rows, hidden]` in the encoder's dtype.
+    /// Encodes a request to its embeddings, `[rows, hidden]` in the encoder's dtype; `vision` holds the tokens of the
+    /// pictures and videos that were presented.
     ///
-    /// Shows the tap `te.inputs_embeds`, `te.hidden_after_layer_N` and `prompt_embeds`; reports one part per layer.
+    /// Shows the tap `te.inputs_embeds`, `te.hidden_after_layer_N` (before a deepstack row is added) and
+    /// `prompt_embeds`; reports one part per layer.
     ///
-    /// Errors: [`RunError::Stopped`] at the next layer once the control says so; [`RunError::Op`],
-    /// [`RunError::Weights`].
+    /// Errors: [`RunError::Stopped`] at the next layer once the control says so; [`RunError::Op`], also when `vision`
+    /// has more or fewer tokens than the presentation has places for; [`RunError::Weights`].
     pub fn encode(
         &self,
         ops: &O,
         presentation: &Presentation,
+        vision: &VisionEmbeds<O::Buffer>,
         run: &mut Run<'_>,
     ) -> Result<Tensor<O::Buffer>, RunError> {
         let mut buffers = TextBuffers::make(ops, &self.plan(presentation.ids().len()))?;
@@ -78,21 +82,62 @@ impl<O: Ops> TextEncoder<O> {
         ops.write(&tables.sin, buffers.sin.view_mut())?;
         let ids = ops.indices(presentation.ids())?;
         ops.gather_rows(self.embed_tokens.view(), ids.view(), buffers.hidden.view_mut())?;
-        show(ops, run, "te.inputs_embeds", &buffers.hidden)?;
+        let seen = [
+            Seen::of(ops, presentation, TokenKind::Image, vision.images.as_ref())?,
+            Seen::of(ops, presentation, TokenKind::Video, vision.videos.as_ref())?,
+        ];
+        for seen in seen.iter().flatten() {
+            ops.scatter_rows(seen.features.pooled.view(), seen.rows.view(), buffers.hidden.view_mut())?;
+        }
+        run.show(ops, "te.inputs_embeds", &buffers.hidden)?;
 
         let layer = LmLayer { ops, rank: &*self.rank, config: &self.config };
         for index in 0..self.layers.len() {
             run.check()?;
             layer.forward(&*self.layers.block(index)?, &mut buffers)?;
-            show(ops, run, &format!("te.hidden_after_layer_{index}"), &buffers.hidden)?;
+            run.show(ops, &format!("te.hidden_after_layer_{index}"), &buffers.hidden)?;
+            for seen in seen.iter().flatten() {
+                seen.add_deepstack(ops, index, &mut buffers)?;
+            }
             run.part(index + 1, self.layers.len());
         }
-        show(ops, run, "prompt_embeds", &buffers.hidden)?;
+        run.show(ops, "prompt_embeds", &buffers.hidden)?;
         Ok(buffers.hidden)
     }
 }
 
-/// Shows the tap one tensor.
-fn show<O: Ops>(ops: &O, run: &mut Run<'_>, name: &str, x: &Tensor<O::Buffer>) -> Result<(), RunError> {
-    Ok(run.tap.see(name, x.shape(), &|| ops.read(x.view()))?)
+/// The tokens of one kind of pixels and the rows that they belong in.
+struct Seen<'a, O: Ops> {
+    features: &'a VisionFeatures<O::Buffer>,
+    rows: Tensor<O::Buffer>,
+    count: usize,
+}
+
+impl<'a, O: Ops> Seen<'a, O> {
+    /// Pairs the placeholders of `kind` with its tokens; none when there are neither.
+    fn of(
+        ops: &O,
+        presentation: &Presentation,
+        kind: TokenKind,
+        features: Option<&'a VisionFeatures<O::Buffer>>,
+    ) -> Result<Option<Self>, OpError> {
+        let rows = presentation.rows_of(kind);
+        let tokens = features.map_or(0, |features| features.pooled.shape()[0]);
+        if rows.len() != tokens {
+            let (expected, actual) = (vec![rows.len()], vec![tokens]);
+            return Err(OpError::Shape { op: "text_encoder", name: kind.as_str(), expected, actual });
+        }
+        let Some(features) = features else { return Ok(None) };
+        Ok(Some(Self { features, rows: ops.indices(&rows)?, count: rows.len() }))
+    }
+
+    /// Adds what the vision tower has for layer `layer` to the rows, if it has anything.
+    fn add_deepstack(&self, ops: &O, layer: usize, buffers: &mut TextBuffers<O::Buffer>) -> Result<(), OpError> {
+        let Some(feature) = self.features.deepstack.get(layer) else { return Ok(()) };
+        let TextBuffers { hidden, branch, .. } = buffers;
+        let held = 0..self.count;
+        ops.gather_rows(hidden.view(), self.rows.view(), branch.rows_mut(held.clone()))?;
+        ops.add(feature.view(), branch.rows_mut(held.clone()))?;
+        ops.scatter_rows(branch.rows(held), self.rows.view(), hidden.view_mut())
+    }
 }

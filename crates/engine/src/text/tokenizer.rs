@@ -61,6 +61,14 @@ pub enum Error {
         /// The language model's positions.
         limit: usize,
     },
+    /// The prompt alone would fit, but not together with its references.
+    #[error("prompt and references have {tokens} tokens together, the language model takes {limit}")]
+    TooLongTogether {
+        /// Tokens of both.
+        tokens: usize,
+        /// The language model's positions.
+        limit: usize,
+    },
 }
 
 /// Turns text into token ids.
@@ -82,8 +90,8 @@ struct AddedToken {
 impl Tokenizer {
     /// Loads a `tokenizer.json` for the language model of `config`.
     ///
-    /// Errors: [`Error::Load`] when the file cannot be read or is no tokenizer, [`Error::NoTokens`] when its vocabulary is
-    /// empty, [`Error::Vocabulary`] when it gives ids without an embedding.
+    /// Errors: [`Error::Load`] when the file cannot be read or is no tokenizer, [`Error::NoTokens`] when its vocabulary
+    /// is empty, [`Error::Vocabulary`] when it gives ids without an embedding.
     pub fn load(path: &Path, config: &TextConfig) -> Result<Self, Error> {
         let load = |source| Error::Load { path: path.to_owned(), source };
         let json = files::read(path, TABLE_LIMIT).map_err(|error| load(error.into_source()))?;
@@ -101,6 +109,16 @@ impl Tokenizer {
         added.retain(|token| !token.content.is_empty());
         added.sort_by(|a, b| b.content.len().cmp(&a.content.len()).then_with(|| a.content.cmp(&b.content)));
         Ok(Self { inner, added, max_tokens: config.max_position_embeddings })
+    }
+
+    /// Checks that the language model has positions for a prompt together with its references.
+    ///
+    /// Errors: [`Error::TooLongTogether`].
+    pub(super) fn check_together(&self, tokens: usize) -> Result<(), Error> {
+        match self.max_tokens {
+            Some(limit) if tokens > limit => Err(Error::TooLongTogether { tokens, limit }),
+            _ => Ok(()),
+        }
     }
 
     /// Tokenizes one segment; special-token strings in it become their ids, and nothing is put around it.

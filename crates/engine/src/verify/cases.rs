@@ -2,13 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use clapboard_h3::Task;
-
 use super::golden::{Error, GoldenFile, read_json};
 use super::report::Line;
 use super::report::{Place, Report, Summary};
 use super::requests::{Request, Requests};
-use super::{components, t2va, tables};
+use super::{audio, components, request, tables, text_frontend};
 use crate::checkpoint::{Checkpoint, Layout, tiny};
 
 /// What to verify.
@@ -22,17 +20,17 @@ pub struct Options {
     pub scratch: PathBuf,
 }
 
-/// Components and tables: name, file, and what verifies it; none where nothing is built that could be compared.
-const PARTS: [(&str, &str, Option<Part>); 9] = [
-    ("vae", "vae.safetensors", Some(Part::Vae)),
-    ("vae_f16", "vae_f16.safetensors", Some(Part::VaeF16)),
-    ("audio_vae", "audio_vae.safetensors", Some(Part::AudioVae)),
-    ("scheduler", "scheduler.safetensors", Some(Part::Scheduler)),
-    ("rng", "rng.safetensors", Some(Part::Noise)),
-    ("tables", "tables.json", Some(Part::Tables)),
-    ("layout_real", "layout_real.json", Some(Part::Layouts)),
-    ("text_frontend", "text_frontend.safetensors", None),
-    ("resample", "resample.safetensors", None),
+/// Components and tables: name, file, and what verifies it.
+const PARTS: [(&str, &str, Part); 9] = [
+    ("vae", "vae.safetensors", Part::Vae),
+    ("vae_f16", "vae_f16.safetensors", Part::VaeF16),
+    ("audio_vae", "audio_vae.safetensors", Part::AudioVae),
+    ("scheduler", "scheduler.safetensors", Part::Scheduler),
+    ("rng", "rng.safetensors", Part::Noise),
+    ("tables", "tables.json", Part::Tables),
+    ("layout_real", "layout_real.json", Part::Layouts),
+    ("text_frontend", "text_frontend.safetensors", Part::TextFrontend),
+    ("resample", "resample.safetensors", Part::Resample),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,11 +42,13 @@ enum Part {
     Noise,
     Tables,
     Layouts,
+    TextFrontend,
+    Resample,
 }
 
 impl Part {
     fn needs_checkpoint(self) -> bool {
-        matches!(self, Part::Vae | Part::VaeF16 | Part::AudioVae | Part::Tables)
+        matches!(self, Part::Vae | Part::VaeF16 | Part::AudioVae | Part::Tables | Part::TextFrontend)
     }
 }
 
@@ -75,20 +75,39 @@ pub fn run(options: &Options, listener: &mut dyn FnMut(Line)) -> Result<Summary,
     }
     for (name, file, part) in parts.into_iter().filter(|(name, ..)| wanted(name)) {
         let path = golden.join(file);
-        match part {
-            None => report.unbuilt(&Place::new(name, None), "all stages"),
-            Some(part) if part.needs_checkpoint() => {
-                for (layout, checkpoint) in &checkpoints {
-                    component(part, checkpoint, &path, &Place::new(name, Some(layout)), &mut report)?;
-                }
+        if part.needs_checkpoint() {
+            for (layout, checkpoint) in &checkpoints {
+                component(part, checkpoint, &path, &Place::new(name, Some(layout)), &mut report)?;
             }
-            Some(part) => plain(part, &path, &Place::new(name, None), &mut report)?,
+        } else {
+            plain(part, &path, &Place::new(name, None), &mut report)?;
+        }
+    }
+    if options.case.is_none() {
+        for file in unknown_files(golden, &requests)? {
+            report.unknown(&Place::new(&file, None), "all tensors");
         }
     }
     Ok(report.summary)
 }
 
-fn check_name(options: &Options, requests: &Requests, parts: &[(&str, &str, Option<Part>)]) -> Result<(), Error> {
+/// Returns the tensor files that no case of the folder names.
+fn unknown_files(golden: &Path, requests: &Requests) -> Result<Vec<String>, Error> {
+    let unreadable = |source| Error::Read { path: golden.to_owned(), source };
+    let mut unknown = Vec::new();
+    for entry in std::fs::read_dir(golden).map_err(unreadable)? {
+        let name = entry.map_err(unreadable)?.file_name().to_string_lossy().into_owned();
+        let known =
+            PARTS.iter().any(|(_, file, _)| *file == name) || requests.cases.iter().any(|case| case.file == name);
+        if name.ends_with(".safetensors") && !known {
+            unknown.push(name);
+        }
+    }
+    unknown.sort();
+    Ok(unknown)
+}
+
+fn check_name(options: &Options, requests: &Requests, parts: &[(&str, &str, Part)]) -> Result<(), Error> {
     let Some(name) = &options.case else { return Ok(()) };
     let cases: Vec<String> = requests
         .cases
@@ -108,14 +127,11 @@ fn request_case(
     checkpoints: &[(&'static str, Checkpoint)],
     report: &mut Report<'_>,
 ) -> Result<(), Error> {
-    if request.task != Task::T2va {
-        report.unbuilt(&Place::new(&request.name, None), "all stages");
-        return Ok(());
-    }
     for (layout, checkpoint) in checkpoints {
         // Opened anew for each layout, since it remembers which stages were reached.
         let file = GoldenFile::open(golden.join(&request.file))?;
-        t2va::verify(checkpoint, &file, request, &Place::new(&request.name, Some(layout)), report)?;
+        let place = Place::new(&request.name, Some(layout));
+        request::verify(checkpoint, &file, request, &place, report)?;
     }
     Ok(())
 }
@@ -134,6 +150,7 @@ fn component(
     match part {
         Part::Vae => components::video(checkpoint, &file, place, report),
         Part::VaeF16 => components::video_f16(checkpoint, &file, place, report),
+        Part::TextFrontend => text_frontend::verify(checkpoint, &file, place, report),
         _ => components::audio(checkpoint, &file, place, report),
     }
 }
@@ -141,7 +158,28 @@ fn component(
 fn plain(part: Part, path: &Path, place: &Place, report: &mut Report<'_>) -> Result<(), Error> {
     match part {
         Part::Layouts => tables::layouts(path, place, report),
+        Part::Resample => audio::resample(&GoldenFile::open(path.to_owned())?, place, report),
         Part::Scheduler => tables::scheduler(&GoldenFile::open(path.to_owned())?, place, report),
         _ => tables::noise(&GoldenFile::open(path.to_owned())?, place, report),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensor_files_that_no_case_names_are_unknown() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in
+            ["vae.safetensors", "requests.json", "tokenizer.json", "t2va_later.safetensors", "another.safetensors"]
+        {
+            std::fs::write(folder.path().join(name), b"").unwrap();
+        }
+        let requests = Requests { cases: Vec::new() };
+        let unknown = unknown_files(folder.path(), &requests).unwrap();
+        assert_eq!(unknown, ["another.safetensors", "t2va_later.safetensors"]);
+        let error = unknown_files(&folder.path().join("absent"), &requests).unwrap_err();
+        assert!(matches!(error, Error::Read { .. }), "{error}");
     }
 }

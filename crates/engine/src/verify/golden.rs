@@ -66,7 +66,7 @@ pub(super) enum Values {
     Float(Vec<f32>),
     /// F64.
     Double(Vec<f64>),
-    /// I64.
+    /// I64 or I16, widened.
     Integer(Vec<i64>),
     /// U8.
     Byte(Vec<u8>),
@@ -126,6 +126,14 @@ impl GoldenFile {
         }
     }
 
+    /// Bytes of a tensor that has to be there, with its shape.
+    pub(super) fn bytes(&self, name: &str) -> Result<(&[usize], &[u8]), Error> {
+        match self.find_shaped(name) {
+            Some((shape, Values::Byte(values))) => Ok((shape, values)),
+            _ => Err(self.malformed(format!("it lacks the bytes {name}"))),
+        }
+    }
+
     /// A value of the file's metadata.
     pub(super) fn metadata(&self, key: &str) -> Result<&str, Error> {
         match self.metadata.get(key) {
@@ -160,6 +168,7 @@ fn values(dtype: Dtype, bytes: &[u8]) -> Option<Values> {
         Dtype::F16 => Values::Float(pairs().map(|b| f16::from_le_bytes(b).to_f32()).collect()),
         Dtype::F64 => Values::Double(bytes.chunks_exact(8).map(|b| f64::from_le_bytes(eight(b))).collect()),
         Dtype::I64 => Values::Integer(bytes.chunks_exact(8).map(|b| i64::from_le_bytes(eight(b))).collect()),
+        Dtype::I16 => Values::Integer(pairs().map(|b| i64::from(i16::from_le_bytes(b))).collect()),
         Dtype::U8 => Values::Byte(bytes.to_vec()),
         _ => return None,
     })

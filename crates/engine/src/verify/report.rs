@@ -11,8 +11,8 @@ pub enum Outcome {
     Passed,
     /// Outside its tolerance, or never reached.
     Failed,
-    /// Its task is not built.
-    Unbuilt,
+    /// Nothing is known to compare it with.
+    Unknown,
 }
 
 /// One stage of one case in one layout.
@@ -51,8 +51,8 @@ pub struct Summary {
     pub passed: usize,
     /// Outside tolerance or never reached.
     pub failed: usize,
-    /// Not built.
-    pub unbuilt: usize,
+    /// Not known.
+    pub unknown: usize,
 }
 
 /// Collects the lines of a run and hands each on.
@@ -75,15 +75,15 @@ impl<'a> Report<'a> {
         self.line(place, stage, None, Outcome::Failed);
     }
 
-    pub(super) fn unbuilt(&mut self, place: &Place, stage: &str) {
-        self.line(place, stage, None, Outcome::Unbuilt);
+    pub(super) fn unknown(&mut self, place: &Place, stage: &str) {
+        self.line(place, stage, None, Outcome::Unknown);
     }
 
     fn line(&mut self, place: &Place, stage: &str, measured: Option<(Tolerance, f64)>, outcome: Outcome) {
         match outcome {
             Outcome::Passed => self.summary.passed += 1,
             Outcome::Failed => self.summary.failed += 1,
-            Outcome::Unbuilt => self.summary.unbuilt += 1,
+            Outcome::Unknown => self.summary.unknown += 1,
         }
         (self.listener)(Line {
             case: place.case.clone(),

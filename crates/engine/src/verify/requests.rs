@@ -1,6 +1,9 @@
 //! The requests of a golden folder, as `requests.json` describes them.
 
-use clapboard_h3::{AspectRatio, Canvas, FrameCount, GenerationSpec, GeometryProfile, Quality, Recipe, Sigmas, Task};
+use clapboard_h3::prepare::PreparedReference;
+use clapboard_h3::{
+    AspectRatio, Canvas, FrameCount, GenerationSpec, GeometryProfile, Input, InputRole, Quality, Recipe, Sigmas, Task,
+};
 use serde::Deserialize;
 
 use super::tolerance::Precision;
@@ -25,6 +28,43 @@ pub(super) struct Request {
     torch_seed: u64,
     dtype: String,
     geometry: RequestGeometry,
+    /// What was handed over, in that order.
+    #[serde(default)]
+    pub(super) media: Vec<RequestMedium>,
+    /// Which medium stands at each place of the packed sequence.
+    #[serde(default)]
+    pub(super) packed_order: Vec<usize>,
+}
+
+/// One medium of a request.
+#[derive(Debug, Deserialize)]
+pub(super) struct RequestMedium {
+    pub(super) kind: MediumKind,
+    /// `first` or `last` for a keyframe.
+    role: String,
+    /// The tensor of its pixels, if it has any.
+    pub(super) tensor: Option<String>,
+    /// Frames per second of a video.
+    pub(super) fps: Option<f64>,
+    /// Sides of a picture or video, in pixels.
+    pub(super) width: Option<u32>,
+    pub(super) height: Option<u32>,
+    /// The tensor of its sound, if it has any.
+    pub(super) audio_tensor: Option<String>,
+    /// Samples per second of that sound.
+    pub(super) sample_rate: Option<u32>,
+}
+
+/// What a medium is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum MediumKind {
+    /// A picture.
+    Image,
+    /// A video.
+    Video,
+    /// A sound.
+    Audio,
 }
 
 #[derive(Debug, Deserialize)]
@@ -90,7 +130,8 @@ impl Request {
         let canvas = match (&self.asked.aspect_ratio, self.asked.width, self.asked.height) {
             (Some(ratio), ..) => geometry.canvas(ratio.parse::<AspectRatio>().map_err(text)?.value()).map_err(text)?,
             (None, Some(width), Some(height)) => Canvas::new(width, height).map_err(text)?,
-            // The reference's own default, which the service does not have.
+            // The canvas of the first keyframe; else the reference's own default, which the service does not have.
+            (None, None, None) if self.task == Task::Fl2va => self.first_picture_canvas(&geometry)?,
             (None, None, None) => geometry.canvas(16.0 / 9.0).map_err(text)?,
             _ => return Err(format!("case {} asks for a width or a height alone", self.name)),
         };
@@ -115,7 +156,33 @@ impl Request {
             seed: self.torch_seed,
             quality: Quality::Default,
             geometry,
+            inputs: Vec::new(),
         })
+    }
+
+    /// Names the media of the request, which are given as they are prepared, in packed order.
+    pub(super) fn inputs(&self, media: &[PreparedReference]) -> Result<Vec<Input>, String> {
+        let packed = self.packed_order.iter().zip(media);
+        packed
+            .map(|(index, prepared)| {
+                let medium =
+                    self.media.get(*index).ok_or_else(|| format!("case {} has no medium {index}", self.name))?;
+                let role = match (medium.kind, medium.role.as_str()) {
+                    (MediumKind::Image, "first") => InputRole::FirstFrame,
+                    (MediumKind::Image, "last") => InputRole::LastFrame,
+                    (MediumKind::Image, _) => InputRole::Image,
+                    (MediumKind::Video, _) => InputRole::Video,
+                    (MediumKind::Audio, _) => InputRole::Audio,
+                };
+                Ok(Input { role, object: format!("media.{index}"), shape: prepared.shape() })
+            })
+            .collect()
+    }
+
+    fn first_picture_canvas(&self, geometry: &GeometryProfile) -> Result<Canvas, String> {
+        let sides = self.media.first().and_then(|medium| Some((medium.width?, medium.height?)));
+        let (width, height) = sides.ok_or_else(|| format!("case {} has no first picture", self.name))?;
+        geometry.canvas_of(width, height).map_err(text)
     }
 }
 

@@ -42,7 +42,7 @@ impl Tap for GoldenTap<'_> {
             let tolerance = (self.tolerance)(&name);
             let comparison = match leading(golden, golden_shape, shape) {
                 Some(golden) => tolerance.floats(&read()?, &golden),
-                None => tolerance.floats(&read()?, golden),
+                None => tolerance.floats(&read()?, trailing(golden, golden_shape, shape)),
             };
             self.seen.push((name, tolerance, comparison));
         }
@@ -61,6 +61,17 @@ fn leading(golden: &[f32], golden_shape: &[usize], shape: &[usize]) -> Option<Ve
     let plane: usize = shape[2..].iter().product();
     let first = golden.chunks_exact(frames * plane).flat_map(|channel| &channel[..seen_frames * plane]);
     Some(first.copied().collect())
+}
+
+/// Returns the last of the golden rows where fewer were seen: those of the target, behind conditions that are compared by
+/// themselves.
+fn trailing<'a>(golden: &'a [f32], golden_shape: &[usize], shape: &[usize]) -> &'a [f32] {
+    match (golden_shape, shape) {
+        (&[rows, width], &[seen_rows, seen_width]) if width == seen_width && seen_rows < rows => {
+            &golden[(rows - seen_rows) * width..]
+        }
+        _ => golden,
+    }
 }
 
 /// Keeps everything.

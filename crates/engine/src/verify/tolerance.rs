@@ -26,6 +26,18 @@ pub const PIXELS: Tolerance = Tolerance::RelativeRms(1e-4);
 /// The same, value by value.
 pub const PIXELS_WORST: Tolerance = Tolerance::Absolute(1e-3);
 
+/// The video encoder's moments, F32.
+pub const MOMENTS: Tolerance = Tolerance::RelativeRms(1e-5);
+
+/// Rows of visual conditions made of golden latents.
+pub const CONDITION_ROWS: Tolerance = Tolerance::Absolute(1e-6);
+
+/// Pixels in patches: one level of 255 where they were resized.
+pub const PATCHES: Tolerance = Tolerance::Absolute(7.9e-3);
+
+/// 8-bit pictures after resizing.
+pub const RESIZED: Tolerance = Tolerance::Levels { most: 1, share: 1.0 };
+
 /// A single operation or block in F32.
 pub const BLOCK: Tolerance = Tolerance::RelativeRms(1e-5);
 
@@ -59,6 +71,12 @@ pub fn of_stage(name: &str, precision: Precision) -> Tolerance {
         Some("unique_timesteps") => return SIGMAS,
         _ => {}
     }
+    if name.starts_with("condition_") && name.ends_with("_noise") {
+        return NOISE;
+    }
+    if name.starts_with("vae_encode_") {
+        return MOMENTS;
+    }
     match (name, precision) {
         ("sigmas" | "audio_sigmas" | "timesteps" | "audio_timesteps", _) => SIGMAS,
         ("dit.rope_cos" | "dit.rope_sin" | "dit.time_sinusoid" | "dit.temb", _) => rms(1e-5),
@@ -68,6 +86,7 @@ pub fn of_stage(name: &str, precision: Precision) -> Tolerance {
         (_, Precision::Bf16) if is_latents(name) => rms(1e-2),
         (_, Precision::Bf16) => rms(2e-2),
         ("te.inputs_embeds" | "te.hidden_after_layer_0", Precision::F32) => rms(1e-5),
+        ("te.visual.patch_embed" | "te.visual.block0_in" | "te.visual.block0_out", Precision::F32) => rms(1e-5),
         ("dit.block0_adaln_shift_scale_gate_x2", Precision::F32) => rms(1e-5),
         (_, Precision::F32) if is_latents(name) => rms(3e-4),
         (_, Precision::F32) => rms(1e-4),

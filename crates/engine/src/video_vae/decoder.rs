@@ -31,8 +31,7 @@ pub(super) fn decode_tile<O: Ops>(
     let tokens = buffers.tokens();
     let TileBuffers { hidden, normed, patches, pixels, .. } = buffers;
     let eps = config.decoder_norm_eps as f32;
-    let norm = &weights.norm_out;
-    ops.layer_norm(hidden.view(), norm.weight.view(), norm.bias.view(), eps, normed.view_mut())?;
+    weights.norm_out.layer_norm(ops, hidden.view(), eps, normed.view_mut())?;
     if tapped {
         run.tap.see("vae.norm_out", normed.shape(), &|| ops.read(normed.view()))?;
     }

@@ -1,4 +1,4 @@
-//! Why a decoder could not be run.
+//! Why a decoder or an encoder could not be run.
 
 use crate::ops::OpError;
 use crate::run::RunError;
@@ -39,5 +39,54 @@ pub enum DecodeError<E> {
 impl<E> From<OpError> for DecodeError<E> {
     fn from(error: OpError) -> Self {
         DecodeError::Run(RunError::Op(error))
+    }
+}
+
+/// Why frames were not encoded.
+#[derive(Debug, thiserror::Error)]
+pub enum EncodeError {
+    /// The frames do not have the sizes that were said, or there are none.
+    #[error("video frames: {actual} values do not fill one or more frames, {frames} of {height} x {width} x 3")]
+    Shape {
+        /// Values given.
+        actual: usize,
+        /// Frames.
+        frames: usize,
+        /// Rows.
+        height: usize,
+        /// Columns.
+        width: usize,
+    },
+    /// The sides do not lie on the latent grid, or are too short for it.
+    #[error("video frames: {height} x {width} pixels are not multiples of {step} of at least {least} each")]
+    Sides {
+        /// Rows.
+        height: usize,
+        /// Columns.
+        width: usize,
+        /// Pixels per latent and side.
+        step: usize,
+        /// The shortest side.
+        least: usize,
+    },
+    /// There are statistics for another number of channels.
+    #[error("latents of {channels} channels cannot be normalised by statistics of {statistics}")]
+    Channels {
+        /// Channels of the latents.
+        channels: usize,
+        /// Channels that have statistics.
+        statistics: usize,
+    },
+    /// The network gave what is no latent.
+    #[error("the encoder gave values that are not finite or too large for F16")]
+    NotFinite,
+    /// The network failed or was stopped.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl From<OpError> for EncodeError {
+    fn from(error: OpError) -> Self {
+        EncodeError::Run(RunError::Op(error))
     }
 }

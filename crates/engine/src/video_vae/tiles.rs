@@ -38,6 +38,16 @@ impl Span {
     pub fn kept(&self) -> usize {
         self.len - self.overlap_after
     }
+
+    /// The same tile in latents of `step` pixels each; its borders lie on their grid.
+    pub fn in_latents(&self, step: usize) -> Self {
+        Self {
+            start: self.start / step,
+            len: self.len / step,
+            overlap_before: self.overlap_before / step,
+            overlap_after: self.overlap_after / step,
+        }
+    }
 }
 
 /// Cuts `length` pixels into tiles: the fewest that cover it with `min_overlap`, their slack dealt out over the

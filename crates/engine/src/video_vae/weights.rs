@@ -3,15 +3,7 @@
 use crate::checkpoint::{Component, GateOrder, QkvRows, StoredDtype, VideoVaeConfig};
 use crate::load::LoadError;
 use crate::ops::{DType, Ops, Tensor};
-use crate::projection::Linear;
-
-/// A norm with a bias.
-pub struct Affine<B> {
-    /// `[dim]`.
-    pub weight: Tensor<B>,
-    /// `[dim]`.
-    pub bias: Tensor<B>,
-}
+use crate::projection::{Affine, Linear};
 
 /// One decoder block. Projections are in the compute type, norms and branch scales in F32.
 pub struct VitBlockWeights<B> {
@@ -72,10 +64,7 @@ impl<O: Ops> Loader<'_, O> {
             post_quant_conv: self.post_quant_conv()?,
             proj_in: self.linear("decoder.x_embedder", dim, channels)?,
             suffix: self.suffix()?,
-            norm_out: Affine {
-                weight: self.pinned("decoder.norm_out.weight", &[dim])?,
-                bias: self.pinned("decoder.norm_out.bias", &[dim])?,
-            },
+            norm_out: Affine::take("decoder.norm_out", dim, |name, shape| self.pinned(name, shape))?,
             proj_out: self.linear("decoder.proj_out", patch, dim)?,
         })
     }
@@ -118,10 +107,7 @@ impl<O: Ops> Loader<'_, O> {
     }
 
     fn linear(&self, name: &str, outputs: usize, inputs: usize) -> Result<Linear<O::Buffer>, LoadError> {
-        Ok(Linear {
-            weight: self.computed(&format!("{name}.weight"), &[outputs, inputs])?,
-            bias: self.computed(&format!("{name}.bias"), &[outputs])?,
-        })
+        Linear::take(name, [outputs, inputs], |name, shape| self.computed(name, shape))
     }
 
     /// A tensor that stays F32.

@@ -39,6 +39,17 @@ impl Fields {
         self.required(key, "a positive number of pixels", pixels).unwrap_or(1)
     }
 
+    /// A positive number of pixels under the first of several keys that is present.
+    pub(in crate::checkpoint) fn pixels_at(&mut self, keys: &[&str]) -> u64 {
+        let key = self.first_present(keys);
+        self.pixels(key)
+    }
+
+    /// Tells whether a key is there.
+    pub(in crate::checkpoint) fn has(&self, key: &str) -> bool {
+        self.lookup(key).is_some()
+    }
+
     /// A positive integer with a default.
     pub(in crate::checkpoint) fn size_or(&mut self, key: &str, default: usize) -> usize {
         self.optional(key, "a positive integer", as_size).unwrap_or(default)

@@ -8,12 +8,14 @@ mod audio_vae;
 mod dit;
 pub(super) mod fields;
 pub(super) mod json;
+mod processor;
 mod sampling;
 mod text;
 mod video_vae;
 
 pub use audio_vae::AudioVaeConfig;
 pub use dit::DitConfig;
+pub use processor::{PixelConfig, ProcessorConfig};
 pub use sampling::SamplingConfig;
 pub use text::{TextConfig, TextEncoderConfig, VisionConfig};
 pub use video_vae::VideoVaeConfig;

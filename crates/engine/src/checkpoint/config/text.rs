@@ -76,6 +76,8 @@ pub struct VisionConfig {
     pub num_position_embeddings: usize,
     /// Blocks after which a deepstack feature is taken.
     pub deepstack_visual_indexes: Vec<usize>,
+    /// Base of the rotary frequencies.
+    pub rope_theta: f64,
 }
 
 impl TextConfig {
@@ -173,6 +175,7 @@ impl TextEncoderConfig {
                 out_hidden_size: 5120,
                 num_position_embeddings: 2304,
                 deepstack_visual_indexes: vec![8, 16, 24],
+                rope_theta: 10_000.0,
             },
             image_token_id: 151_655,
             video_token_id: 151_656,
@@ -252,7 +255,16 @@ fn read_vision(fields: &mut Fields) -> VisionConfig {
         out_hidden_size: fields.size("vision_config.out_hidden_size"),
         num_position_embeddings: fields.size("vision_config.num_position_embeddings"),
         deepstack_visual_indexes: fields.indices("vision_config.deepstack_visual_indexes"),
+        rope_theta: fields.positive_or("vision_config.rope_parameters.rope_theta", 10_000.0),
     };
+    let kind = fields.text_or("vision_config.rope_parameters.rope_type", "axial");
+    // Both names have stood for the one rotation that the tower knows.
+    fields.rule(matches!(kind.as_str(), "axial" | "default"), || {
+        format!("vision_config.rope_parameters.rope_type {kind:?} is not supported, expected axial")
+    });
+    fields.rule(config.in_channels == 3, || {
+        format!("vision_config.in_channels must be 3 for red, green and blue, found {}", config.in_channels)
+    });
     fields.rule(config.hidden_size.is_multiple_of(4 * config.num_heads), || {
         format!(
             "vision_config.hidden_size {} must be a multiple of 4 channels for each of {} heads",
@@ -271,7 +283,7 @@ fn read_vision(fields: &mut Fields) -> VisionConfig {
     fields.rule(activation == "gelu_pytorch_tanh", || {
         format!("vision_config.hidden_act must be gelu_pytorch_tanh, found {activation}")
     });
-    let unused = ["initializer_range", "model_type", "rope_parameters", "dtype"];
+    let unused = ["initializer_range", "model_type", "dtype"];
     fields.ignore(&unused.map(|key| format!("vision_config.{key}")).each_ref().map(String::as_str));
     config
 }

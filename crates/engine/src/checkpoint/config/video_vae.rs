@@ -144,6 +144,14 @@ impl VideoVaeConfig {
                 self.spatial_downsample, self.temporal_downsample
             )
         });
+        // A level that keeps its sides has no padding to shrink them by, so its frames cannot become fewer either.
+        let strides = || self.spatial_downsample.iter().zip(&self.temporal_downsample);
+        fields.rule(strides().all(|(&space, &time)| space == 2 && time > 0 || space == 1 && time == 1), || {
+            format!(
+                "encoder levels must halve the sides or keep sides and frames, found strides {:?} and {:?}",
+                self.spatial_downsample, self.temporal_downsample
+            )
+        });
         fields.rule(self.block_out_channels.iter().all(|width| width.is_multiple_of(self.norm_num_groups)), || {
             format!(
                 "encoder widths {:?} must be multiples of {} norm groups",
@@ -161,6 +169,7 @@ impl VideoVaeConfig {
         // Requests are laid out, and frames counted, by these before any checkpoint is looked at.
         let side = self.spatial_compression();
         for (what, expected, found) in [
+            ("pixel channels that go in", 3, self.in_channels),
             ("pixel channels", 3, self.out_channels),
             ("pixels per latent and side", 16, side),
             ("frames per latent", 4, self.temporal_compression()),

@@ -1,4 +1,4 @@
-//! Operations of the audio decoder.
+//! Operations of the audio VAE.
 
 use super::buffer::{HostBuffer, float_rows, float_rows_mut, load_all};
 use crate::ops::{AliasFreeSnake, DType, OpError, View, ViewMut};
@@ -10,6 +10,56 @@ pub(super) fn scale(factor: f32, y: ViewMut<'_, HostBuffer>) -> Result<(), OpErr
         y.buffer.load(rows.offset(index), &mut row);
         row.iter_mut().for_each(|v| *v *= factor);
         y.buffer.store(rows.offset(index), &row);
+    }
+    Ok(())
+}
+
+pub(super) fn snake(
+    alpha: View<'_, HostBuffer>,
+    x: View<'_, HostBuffer>,
+    y: ViewMut<'_, HostBuffer>,
+) -> Result<(), OpError> {
+    const OP: &str = "snake";
+    let &[batch, channels, samples] = x.shape() else {
+        return Err(OpError::Shape { op: OP, name: "x", expected: vec![0, 0, 0], actual: x.shape().to_vec() });
+    };
+    y.expect_shape(OP, "y", &[batch, channels, samples])?;
+    alpha.expect_shape(OP, "alpha", &[channels])?;
+    for (name, dtype) in [("x", x.dtype()), ("y", y.dtype())] {
+        if dtype != DType::F32 {
+            return Err(OpError::DType { op: OP, name, actual: dtype });
+        }
+    }
+    let alpha = load_all(OP, "alpha", &alpha)?;
+    let (x_rows, y_rows) = (float_rows(OP, "x", &x)?, float_rows_mut(OP, "y", &y)?);
+    let mut row = vec![0.0; samples];
+    for index in 0..batch * channels {
+        let frequency = alpha[index % channels];
+        let magnitude = 1.0 / (frequency + 1e-9);
+        x.buffer.load(x_rows.offset(index), &mut row);
+        for v in &mut row {
+            let sine = (frequency * *v).sin();
+            *v += magnitude * (sine * sine);
+        }
+        y.buffer.store(y_rows.offset(index), &row);
+    }
+    Ok(())
+}
+
+pub(super) fn transpose(x: View<'_, HostBuffer>, y: ViewMut<'_, HostBuffer>) -> Result<(), OpError> {
+    const OP: &str = "transpose";
+    let &[rows, columns] = x.shape() else {
+        return Err(OpError::Shape { op: OP, name: "x", expected: vec![0, 0], actual: x.shape().to_vec() });
+    };
+    y.expect_shape(OP, "y", &[columns, rows])?;
+    let values = load_all(OP, "x", &x)?;
+    let y_rows = float_rows_mut(OP, "y", &y)?;
+    let mut row = vec![0.0; rows];
+    for column in 0..columns {
+        for (v, x) in row.iter_mut().zip(values.iter().skip(column).step_by(columns)) {
+            *v = *x;
+        }
+        y.buffer.store(y_rows.offset(column), &row);
     }
     Ok(())
 }
@@ -153,6 +203,37 @@ mod tests {
                 prop_assert!((got - expected).abs() < 2e-4 * (1.0 + expected.abs()), "{got} {expected}");
             }
         }
+    }
+
+    fn filled(shape: &[usize], values: &[f32]) -> crate::ops::Tensor<HostBuffer> {
+        let mut tensor = CPU.alloc(DType::F32, shape.into()).unwrap();
+        CPU.write(values, tensor.view_mut()).unwrap();
+        tensor
+    }
+
+    #[test]
+    fn a_snake_bends_each_channel_by_its_own_frequency() {
+        let x = filled(&[2, 2, 1], &[0.5, 0.5, -1.0, -1.0]);
+        let alpha = filled(&[2], &[1.0, 2.0]);
+        let mut y = CPU.alloc(DType::F32, [2, 2, 1].into()).unwrap();
+        CPU.snake(alpha.view(), x.view(), y.view_mut()).unwrap();
+        let bent = |x: f32, alpha: f32| x + (alpha * x).sin().powi(2) / alpha;
+        let expected = [bent(0.5, 1.0), bent(0.5, 2.0), bent(-1.0, 1.0), bent(-1.0, 2.0)];
+        for (got, expected) in CPU.read(y.view()).unwrap().iter().zip(expected) {
+            assert!((got - expected).abs() < 1e-6, "{got} {expected}");
+        }
+        let short = filled(&[1], &[1.0]);
+        let error = CPU.snake(short.view(), x.view(), y.view_mut()).unwrap_err();
+        assert!(matches!(error, OpError::Shape { name: "alpha", .. }), "{error}");
+    }
+
+    #[test]
+    fn transposing_swaps_rows_and_columns_of_a_window() {
+        let x = filled(&[2, 4], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
+        let mut y = CPU.alloc(DType::F32, [3, 2].into()).unwrap();
+        CPU.transpose(x.view().narrow(1, 1..4), y.view_mut()).unwrap();
+        assert_eq!(CPU.read(y.view()).unwrap(), [1.0, 5.0, 2.0, 6.0, 3.0, 7.0]);
+        assert!(CPU.transpose(x.view(), y.view_mut()).is_err());
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! Element-wise operations and row moves.
 
+use std::f32::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
+
+use candle_core::cpu::erf::erf_f32;
+
 use super::buffer::{HostBuffer, float_rows, float_rows_mut, index_slice, load_all, rounded};
 use super::norm::check_indices;
 use crate::ops::{Activation, DType, GateOrder, OpError, View, ViewMut};
@@ -13,9 +17,16 @@ pub(super) fn activate(
     x: View<'_, HostBuffer>,
     y: ViewMut<'_, HostBuffer>,
 ) -> Result<(), OpError> {
-    map_rows("activate", x, y, |row| match activation {
+    map_rows("activate", x, y, |row| activate_row(activation, row))
+}
+
+/// Applies an activation to every value.
+pub(super) fn activate_row(activation: Activation, row: &mut [f32]) {
+    match activation {
         Activation::Silu => row.iter_mut().for_each(|v| *v = silu(*v)),
-    })
+        Activation::Gelu => row.iter_mut().for_each(|v| *v = gelu(*v)),
+        Activation::GeluTanh => row.iter_mut().for_each(|v| *v = gelu_tanh(*v)),
+    }
 }
 
 /// Reads each row of `x`, lets `change` edit it, and stores it in `y`.
@@ -40,16 +51,38 @@ fn silu(x: f32) -> f32 {
     x / (1.0 + (-x).exp())
 }
 
+fn gelu(x: f32) -> f32 {
+    0.5 * x * (1.0 + erf_f32(x * FRAC_1_SQRT_2))
+}
+
+fn gelu_tanh(x: f32) -> f32 {
+    let inner = FRAC_2_SQRT_PI * FRAC_1_SQRT_2 * (x + 0.044_715 * x * x * x);
+    0.5 * x * (1.0 + inner.tanh())
+}
+
 pub(super) fn add(x: View<'_, HostBuffer>, y: ViewMut<'_, HostBuffer>) -> Result<(), OpError> {
-    const OP: &str = "add";
-    y.expect_shape(OP, "y", x.shape())?;
-    let (x_rows, y_rows) = (float_rows(OP, "x", &x)?, float_rows_mut(OP, "y", &y)?);
-    let (mut addend, mut row) = (vec![0.0; x_rows.width], vec![0.0; x_rows.width]);
+    combine_rows("add", x, y, |v, x| *v += x)
+}
+
+pub(super) fn multiply(x: View<'_, HostBuffer>, y: ViewMut<'_, HostBuffer>) -> Result<(), OpError> {
+    combine_rows("multiply", x, y, |v, x| *v *= x)
+}
+
+/// Lets `combine` change every value of `y` by the one of `x` in its place.
+fn combine_rows(
+    op: &'static str,
+    x: View<'_, HostBuffer>,
+    y: ViewMut<'_, HostBuffer>,
+    combine: impl Fn(&mut f32, f32),
+) -> Result<(), OpError> {
+    y.expect_shape(op, "y", x.shape())?;
+    let (x_rows, y_rows) = (float_rows(op, "x", &x)?, float_rows_mut(op, "y", &y)?);
+    let (mut other, mut row) = (vec![0.0; x_rows.width], vec![0.0; x_rows.width]);
     for index in 0..x_rows.count {
-        x.buffer.load(x_rows.offset(index), &mut addend);
+        x.buffer.load(x_rows.offset(index), &mut other);
         y.buffer.load(y_rows.offset(index), &mut row);
-        for (v, x) in row.iter_mut().zip(&addend) {
-            *v += x;
+        for (v, x) in row.iter_mut().zip(&other) {
+            combine(v, *x);
         }
         y.buffer.store(y_rows.offset(index), &row);
     }
@@ -127,6 +160,35 @@ pub(super) fn gather_rows(
     for (index, pick) in picks.iter().enumerate() {
         table.buffer.load(from.offset(*pick as usize), &mut row);
         y.buffer.store(to.offset(index), &row);
+    }
+    Ok(())
+}
+
+pub(super) fn mix_rows(
+    table: View<'_, HostBuffer>,
+    indices: View<'_, HostBuffer>,
+    weights: View<'_, HostBuffer>,
+    y: ViewMut<'_, HostBuffer>,
+) -> Result<(), OpError> {
+    const OP: &str = "mix_rows";
+    let (rows, taps) = (weights.len_rows(), weights.width());
+    weights.expect_shape(OP, "weights", &[rows, taps.max(1)])?;
+    indices.expect_shape(OP, "indices", &[rows * taps])?;
+    y.expect_shape(OP, "y", &[rows, table.width()])?;
+    let picks = index_slice(OP, "indices", &indices)?;
+    check_indices(OP, picks, table.len_rows())?;
+    let weights = load_all(OP, "weights", &weights)?;
+    let (from, to) = (float_rows(OP, "table", &table)?, float_rows_mut(OP, "y", &y)?);
+    let (mut tap, mut sum) = (vec![0.0; from.width], vec![0.0; from.width]);
+    for (index, (picks, weights)) in picks.chunks_exact(taps).zip(weights.chunks_exact(taps)).enumerate() {
+        sum.fill(0.0);
+        for (pick, weight) in picks.iter().zip(weights) {
+            table.buffer.load(from.offset(*pick as usize), &mut tap);
+            for (sum, tap) in sum.iter_mut().zip(&tap) {
+                *sum += tap * weight;
+            }
+        }
+        y.buffer.store(to.offset(index), &sum);
     }
     Ok(())
 }

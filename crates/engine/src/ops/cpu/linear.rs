@@ -44,6 +44,12 @@ impl Matrix {
         self.0.narrow(0, 0, rows).map(Self).map_err(backend(op))
     }
 
+    /// Shares the last `columns` columns.
+    pub(super) fn last_columns(&self, op: &'static str, columns: usize) -> Result<Self, OpError> {
+        let shared = || self.0.narrow(1, self.0.dim(1)? - columns, columns);
+        shared().map(Self).map_err(backend(op))
+    }
+
     /// `self · other`, row major.
     pub(super) fn times(&self, op: &'static str, other: &Self) -> Result<Vec<f32>, OpError> {
         let product = || self.0.matmul(&other.0)?.flatten_all()?.to_vec1();

@@ -5,7 +5,9 @@ mod attention;
 mod audio;
 mod buffer;
 mod conv;
+mod conv3d;
 mod elementwise;
+mod group_norm;
 mod linear;
 mod norm;
 mod pixels;
@@ -15,8 +17,8 @@ mod tests;
 pub use buffer::HostBuffer;
 
 use super::{
-    Activation, AliasFreeSnake, Conv1dShape, DType, Dims, GateOrder, Modulation, NormRounding, OpError, Ops, Rotary,
-    Tensor, View, ViewMut,
+    Activation, AliasFreeSnake, CausalConv3dShape, Conv1dShape, DType, Dims, GateOrder, GroupNorm, Modulation,
+    NormRounding, OpError, Ops, Rotary, Tensor, View, ViewMut,
 };
 use crate::checkpoint::{RawTensor, Stored, StoredDtype};
 
@@ -107,6 +109,16 @@ impl Ops for Cpu {
         elementwise::scatter_rows(x, indices, y)
     }
 
+    fn mix_rows(
+        &self,
+        table: View<'_, Buf>,
+        indices: View<'_, Buf>,
+        weights: View<'_, Buf>,
+        y: ViewMut<'_, Buf>,
+    ) -> Result<(), OpError> {
+        elementwise::mix_rows(table, indices, weights, y)
+    }
+
     fn rms_norm(
         &self,
         x: View<'_, Buf>,
@@ -151,6 +163,10 @@ impl Ops for Cpu {
         norm::norm_rotate_heads(weight, eps, rounding, rotary, x)
     }
 
+    fn rotate_heads(&self, rotary: Rotary<'_, Buf>, x: ViewMut<'_, Buf>) -> Result<(), OpError> {
+        norm::rotate_heads(rotary, x)
+    }
+
     fn attention(
         &self,
         q: View<'_, Buf>,
@@ -173,6 +189,10 @@ impl Ops for Cpu {
 
     fn add(&self, x: View<'_, Buf>, y: ViewMut<'_, Buf>) -> Result<(), OpError> {
         elementwise::add(x, y)
+    }
+
+    fn multiply(&self, x: View<'_, Buf>, y: ViewMut<'_, Buf>) -> Result<(), OpError> {
+        elementwise::multiply(x, y)
     }
 
     fn gated_add(
@@ -211,6 +231,27 @@ impl Ops for Cpu {
         conv::conv_transpose1d(w, bias, shape, x, y)
     }
 
+    fn causal_conv3d(
+        &self,
+        w: View<'_, Buf>,
+        bias: Option<View<'_, Buf>>,
+        shape: CausalConv3dShape,
+        x: View<'_, Buf>,
+        y: ViewMut<'_, Buf>,
+    ) -> Result<(), OpError> {
+        conv3d::causal_conv3d(w, bias, shape, x, y)
+    }
+
+    fn group_norm(
+        &self,
+        norm: GroupNorm<'_, Buf>,
+        activation: Option<Activation>,
+        x: View<'_, Buf>,
+        y: ViewMut<'_, Buf>,
+    ) -> Result<(), OpError> {
+        group_norm::group_norm(norm, activation, x, y)
+    }
+
     fn scale(&self, factor: f32, y: ViewMut<'_, Buf>) -> Result<(), OpError> {
         audio::scale(factor, y)
     }
@@ -222,6 +263,14 @@ impl Ops for Cpu {
         y: ViewMut<'_, Buf>,
     ) -> Result<(), OpError> {
         audio::alias_free_snake(snake, x, y)
+    }
+
+    fn snake(&self, alpha: View<'_, Buf>, x: View<'_, Buf>, y: ViewMut<'_, Buf>) -> Result<(), OpError> {
+        audio::snake(alpha, x, y)
+    }
+
+    fn transpose(&self, x: View<'_, Buf>, y: ViewMut<'_, Buf>) -> Result<(), OpError> {
+        audio::transpose(x, y)
     }
 
     fn unpatchify(

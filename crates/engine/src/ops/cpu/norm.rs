@@ -178,6 +178,37 @@ pub(super) fn norm_rotate_heads(
     Ok(())
 }
 
+pub(super) fn rotate_heads(rotary: Rotary<'_, HostBuffer>, x: ViewMut<'_, HostBuffer>) -> Result<(), OpError> {
+    const OP: &str = "rotate_heads";
+    let &[rows, heads, head_dim] = x.shape() else {
+        return Err(OpError::Shape { op: OP, name: "x", expected: vec![0, 0, 0], actual: x.shape().to_vec() });
+    };
+    let width = rotary.cos.width();
+    if width > head_dim || !width.is_multiple_of(2) {
+        let actual = rotary.cos.shape().to_vec();
+        return Err(OpError::Shape { op: OP, name: "cos", expected: vec![rows, head_dim], actual });
+    }
+    rotary.cos.expect_shape(OP, "cos", &[rows, width])?;
+    rotary.sin.expect_shape(OP, "sin", &[rows, width])?;
+    let (cos, sin) = (load_all(OP, "cos", &rotary.cos)?, load_all(OP, "sin", &rotary.sin)?);
+    let x_rows = float_rows_mut(OP, "x", &x)?;
+    let (mut head, mut turned) = (vec![0.0; head_dim], vec![0.0; width]);
+    for index in 0..rows * heads {
+        let offset = x_rows.offset(index);
+        x.buffer.load(offset, &mut head);
+        let row = index / heads * width;
+        let (cos, sin) = (&cos[row..row + width], &sin[row..row + width]);
+        for (channel, turned) in turned.iter_mut().enumerate() {
+            let half = width / 2;
+            let partner = if channel < half { -head[channel + half] } else { head[channel - half] };
+            *turned = head[channel] * cos[channel] + partner * sin[channel];
+        }
+        head[..width].copy_from_slice(&turned);
+        x.buffer.store(offset, &head);
+    }
+    Ok(())
+}
+
 /// Checks that every index is a row of a table.
 pub(super) fn check_indices(op: &'static str, indices: &[u32], rows: usize) -> Result<(), OpError> {
     match indices.iter().find(|index| **index as usize >= rows) {

@@ -4,7 +4,7 @@ use half::bf16;
 
 use super::{Cpu, HostBuffer};
 use crate::checkpoint::{Stored, StoredDtype};
-use crate::ops::{DType, Dims, GateOrder, OpError, Ops, Tensor};
+use crate::ops::{Activation, DType, Dims, GateOrder, OpError, Ops, Rotary, Tensor};
 
 fn ops() -> Cpu {
     Cpu::new(1 << 20)
@@ -109,4 +109,60 @@ fn scattered_rows_come_back_gathered() {
     let mut back = tensor(DType::F32, &[3, 2], |_| 0.0);
     ops().gather_rows(packed.view(), indices.view(), back.view_mut()).unwrap();
     assert_eq!(ops().read(back.view()).unwrap(), ops().read(x.view()).unwrap());
+}
+
+#[test]
+fn a_mixed_row_is_the_weighted_sum_of_its_taps() {
+    let table = tensor(DType::Bf16, &[3, 2], |i| i as f32);
+    let indices = ops().indices(&[2, 0, 1, 1]).unwrap();
+    let weights = tensor(DType::F32, &[2, 2], |i| [0.25, 0.75, 1.0, 2.0][i]);
+    let mut y = tensor(DType::F32, &[2, 2], |_| 9.0);
+    ops().mix_rows(table.view(), indices.view(), weights.view(), y.view_mut()).unwrap();
+    assert_eq!(ops().read(y.view()).unwrap(), [1.0, 2.0, 6.0, 9.0]);
+    let outside = ops().indices(&[2, 0, 1, 3]).unwrap();
+    let error = ops().mix_rows(table.view(), outside.view(), weights.view(), y.view_mut()).unwrap_err();
+    assert!(matches!(error, OpError::Index { op: "mix_rows", index: 3, rows: 3 }), "{error}");
+}
+
+#[test]
+fn a_rotation_without_a_norm_keeps_lengths_and_rounds_once() {
+    // A quarter turn of both pairs of one head.
+    let (cos, sin) = (tensor(DType::F32, &[1, 4], |_| 0.0), tensor(DType::F32, &[1, 4], |_| 1.0));
+    let mut x = tensor(DType::F32, &[1, 1, 5], |i| i as f32 + 1.0);
+    let rotary = Rotary { cos: cos.view(), sin: sin.view() };
+    ops().rotate_heads(rotary, x.view_mut()).unwrap();
+    assert_eq!(ops().read(x.view()).unwrap(), [-3.0, -4.0, 1.0, 2.0, 5.0]);
+
+    let (cos, sin) = (tensor(DType::F32, &[1, 2], |_| 0.6), tensor(DType::F32, &[1, 2], |_| 0.8));
+    let mut x = tensor(DType::Bf16, &[1, 1, 2], |_| 1.0);
+    ops().rotate_heads(Rotary { cos: cos.view(), sin: sin.view() }, x.view_mut()).unwrap();
+    let expected = [0.6f32 - 0.8, 0.6 + 0.8].map(|value| bf16::from_f32(value).to_f32());
+    assert_eq!(ops().read(x.view()).unwrap(), expected);
+}
+
+#[test]
+fn both_forms_of_gelu_have_their_own_values() {
+    let x = tensor(DType::F32, &[1, 4], |i| [-3.0, 0.0, 0.5, 2.0][i]);
+    for (activation, expected) in [
+        (Activation::Gelu, [-0.004_049_69, 0.0, 0.345_731_2, 1.954_499_7]),
+        (Activation::GeluTanh, [-0.003_637_39, 0.0, 0.345_714, 1.954_597_7]),
+    ] {
+        let mut y = tensor(DType::F32, &[1, 4], |_| 9.0);
+        ops().activate(activation, x.view(), y.view_mut()).unwrap();
+        for (value, expected) in ops().read(y.view()).unwrap().into_iter().zip(expected) {
+            assert!((value - expected).abs() < 1e-6, "{activation:?}: {value}, expected {expected}");
+        }
+    }
+}
+
+#[test]
+fn a_product_is_taken_element_by_element_and_rounded_once() {
+    let x = tensor(DType::F32, &[2, 3], |i| i as f32 + 0.5);
+    let mut y = tensor(DType::Bf16, &[2, 3], |i| 3.0 - i as f32);
+    ops().multiply(x.view(), y.view_mut()).unwrap();
+    let expected = |i: usize| bf16::from_f32((i as f32 + 0.5) * (3.0 - i as f32)).to_f32();
+    assert_eq!(ops().read(y.view()).unwrap(), (0..6).map(expected).collect::<Vec<_>>());
+    let wide = tensor(DType::F32, &[2, 4], wave);
+    let error = ops().multiply(wide.view(), y.view_mut()).unwrap_err();
+    assert!(matches!(error, OpError::Shape { op: "multiply", .. }), "{error}");
 }
