@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// Verify one case only
     #[arg(long, value_name = "NAME")]
     case: Option<String>,
-    /// Fail also when there are cases or stages of what is not built
+    /// Fail also when the folder holds tensor files that no case names
     #[arg(long)]
     strict: bool,
 }
@@ -33,14 +33,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut table = Table::default();
     let summary = verify::run(&options, &mut |line| table.add(&line))?;
     table.end();
-    output::line(format_args!("{} passed, {} failed, {} unbuilt", summary.passed, summary.failed, summary.unbuilt));
+    output::line(format_args!("{} passed, {} failed, {} unknown", summary.passed, summary.failed, summary.unknown));
     ensure!(summary.passed + summary.failed > 0, "nothing was compared");
     Ok(if is_good(&summary, args.strict) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A run that compared nothing proves nothing.
 fn is_good(summary: &Summary, strict: bool) -> bool {
-    summary.passed > 0 && summary.failed == 0 && (!strict || summary.unbuilt == 0)
+    summary.passed > 0 && summary.failed == 0 && (!strict || summary.unknown == 0)
 }
 
 /// The stages as they are told, and what has to be told again at the end.
@@ -48,8 +48,8 @@ fn is_good(summary: &Summary, strict: bool) -> bool {
 struct Table {
     has_head: bool,
     failed: Vec<String>,
-    /// The stages of each case that are not built; those of both layouts are the same.
-    unbuilt: BTreeMap<String, BTreeSet<String>>,
+    /// What no case names.
+    unknown: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Table {
@@ -67,8 +67,8 @@ impl Table {
         match line.outcome {
             Outcome::Passed => {}
             Outcome::Failed => self.failed.push(row),
-            Outcome::Unbuilt => {
-                self.unbuilt.entry(line.case.clone()).or_default().insert(line.stage.clone());
+            Outcome::Unknown => {
+                self.unknown.entry(line.case.clone()).or_default().insert(line.stage.clone());
             }
         }
     }
@@ -82,11 +82,11 @@ impl Table {
 
     /// The lines of the end, each list below an empty line and its name.
     fn again(&self) -> Vec<String> {
-        let unbuilt = |(case, stages): (&String, &BTreeSet<String>)| {
+        let unknown = |(case, stages): (&String, &BTreeSet<String>)| {
             let stages: Vec<&str> = stages.iter().map(String::as_str).collect();
             format!("{case}: {}", stages.join(", "))
         };
-        let lists = [("failed", self.failed.clone()), ("unbuilt", self.unbuilt.iter().map(unbuilt).collect())];
+        let lists = [("failed", self.failed.clone()), ("unknown", self.unknown.iter().map(unknown).collect())];
         let mut lines = Vec::new();
         for (name, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
             lines.extend([String::new(), format!("{name}:")]);
@@ -107,7 +107,7 @@ fn row(line: &Line) -> String {
         (Outcome::Passed, _) => "pass",
         (Outcome::Failed, Some(_)) => "FAIL",
         (Outcome::Failed, None) => "FAIL: never reached",
-        (Outcome::Unbuilt, _) => "unbuilt",
+        (Outcome::Unknown, _) => "unknown",
     };
     format!("{:<28} {layout:<10} {:<44} {error:>10}  {tolerance:<22} {result}", line.case, line.stage)
 }
@@ -117,8 +117,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unbuilt_cases_fail_under_strict_alone() {
-        let summary = |passed, failed, unbuilt| Summary { passed, failed, unbuilt };
+    fn unknown_files_fail_under_strict_alone() {
+        let summary = |passed, failed, unknown| Summary { passed, failed, unknown };
         assert!(is_good(&summary(3, 0, 2), false));
         assert!(!is_good(&summary(3, 0, 2), true));
         assert!(!is_good(&summary(3, 1, 0), false));
@@ -139,12 +139,12 @@ mod tests {
         table.add(&failed);
         table.add(&line("t2va", "original", "sigmas", Outcome::Passed));
         for layout in ["original", "diffusers"] {
-            table.add(&line("vae", layout, "encode.moments", Outcome::Unbuilt));
-            table.add(&line("vae", layout, "encode.latents", Outcome::Unbuilt));
+            table.add(&line("vae", layout, "encode.moments", Outcome::Unknown));
+            table.add(&line("vae", layout, "encode.latents", Outcome::Unknown));
         }
         let expected = ["", "failed:", &format!("  {}", row(&failed))];
         assert_eq!(table.again()[..3], expected);
-        assert_eq!(table.again()[3..], ["", "unbuilt:", "  vae: encode.latents, encode.moments", ""]);
+        assert_eq!(table.again()[3..], ["", "unknown:", "  vae: encode.latents, encode.moments", ""]);
     }
 
     #[test]
