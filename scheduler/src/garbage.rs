@@ -13,7 +13,8 @@ use crate::sweep::{Sweep, Swept};
 /// Deletes the results and denoising states of deleted jobs, of attempts that came to nothing, and those whose time has passed
 /// or that others have replaced.
 ///
-/// The object goes first and its note after it, so that a crash in between repeats the deletion instead of losing it.
+/// The object goes first and its note after it, so that a crash in between repeats the deletion instead of losing it. One that
+/// cannot be deleted is put off, for longer each time, so that it does not stand before the others.
 pub struct Garbage {
     store: Arc<dyn Store>,
     blob: Arc<dyn Blob>,
@@ -45,13 +46,14 @@ impl Sweep for Garbage {
     async fn sweep_once(&self) -> Result<Swept, Error> {
         let keys = self.store.garbage(self.batch).await?;
         let found = keys.len();
-        let mut deleted = Vec::with_capacity(found);
+        let (mut deleted, mut kept) = (Vec::with_capacity(found), Vec::new());
         let mut failed = None;
         for key in keys {
             match self.blob.delete(&key).await {
                 Ok(()) => deleted.push(key),
                 Err(error) => {
                     tracing::debug!(error = %Causes(&error), %key, "could not delete garbage");
+                    kept.push(key);
                     failed = Some(error);
                 }
             }
@@ -59,10 +61,17 @@ impl Sweep for Garbage {
         if !deleted.is_empty() {
             self.store.forget_garbage(&deleted).await?;
         }
-        match failed {
-            // What can be deleted was; the rest is for the next run.
-            Some(error) => Err(error.into()),
-            None => Ok(Swept { done: deleted.len(), more: found >= self.batch as usize }),
+        if !kept.is_empty() {
+            self.store.postpone_garbage(&kept).await?;
         }
+        match failed {
+            // The media store may be away, or take no deletion at all: the next ones can wait as well.
+            Some(error) if deleted.is_empty() => return Err(error.into()),
+            Some(error) => tracing::warn!(
+                error = %Causes(&error), objects = kept.len(), "some garbage could not be deleted and is put off"
+            ),
+            None => {}
+        }
+        Ok(Swept { done: deleted.len(), more: found >= self.batch as usize })
     }
 }

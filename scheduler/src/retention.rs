@@ -10,7 +10,8 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::sweep::{Sweep, Swept};
 
-/// Gives up results whose time has passed, and deletes jobs that were kept as long as they should be.
+/// Gives up results whose time has passed, deletes jobs that were kept as long as they should be, and forgets those that were
+/// deleted that long ago.
 ///
 /// It changes rows alone: what they named becomes garbage, whose objects [`Garbage`](crate::Garbage) deletes.
 pub struct Retention {
@@ -49,7 +50,7 @@ impl Sweep for Retention {
         for job in &purged {
             tracing::info!(job.id = %job, "the job was kept long enough and is deleted");
         }
-        let full = |jobs: usize| jobs >= self.batch as usize;
-        Ok(Swept { done: expired.len() + purged.len(), more: full(expired.len()) || full(purged.len()) })
+        let done = [expired.len(), purged.len(), self.store.forget_deleted(self.batch).await?];
+        Ok(Swept { done: done.iter().sum(), more: done.iter().any(|&jobs| jobs >= self.batch as usize) })
     }
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use clapboard_blob::DiskBlob;
 use clapboard_dispatch::MemoryDispatch;
 use clapboard_h3::Partition;
-use clapboard_jobs::fixtures::{FaultyStore, MovedClock, small_spec};
+use clapboard_jobs::fixtures::{FaultyBlob, FaultyStore, MovedClock, small_spec};
 use clapboard_jobs::{
     Blob, BlobKey, Checkpoint, Claimant, Claimed, Dispatch, FailureCode, Fingerprint, Job, JobError, JobId, JobState,
-    Lease, NewJob, Outcome, Policy, ResultObject, RunReport, Store, Tenant, TenantLimits, WorkerId,
+    Lease, NewJob, Outcome, Policy, ResultObject, RunReport, Store, Tenant, TenantLimits, WorkerId, backoff,
 };
 use clapboard_scheduler::{
     Deadlines, Garbage, Options, Orphans, Parts, Reaper, Refill, Retention, Scheduler, Sweep, Swept,
@@ -184,7 +184,9 @@ async fn the_reaper_takes_back_what_a_dead_worker_held_and_ends_it_in_the_end() 
     let job = house.submit().await;
     let reaper = house.reaper(&Options::default());
     for attempt in 1..=house.policy.max_attempts {
-        assert_eq!(house.claim().await.job.attempt, attempt);
+        let claimed = house.claim().await;
+        assert_eq!(claimed.job.attempt, attempt);
+        house.store.begin(&claimed.lease).await.unwrap();
         assert_eq!(reaper.sweep_once().await.unwrap(), NOTHING);
         house.clock.advance(house.policy.lease);
         assert_eq!(reaper.sweep_once().await.unwrap(), Swept { done: 1, more: false });
@@ -233,6 +235,57 @@ async fn the_objects_of_deleted_jobs_and_failed_attempts_are_deleted_and_results
     assert_eq!(garbage.sweep_once().await.unwrap(), Swept { done: 1, more: false });
     assert_eq!(house.objects().await, []);
     assert_eq!(garbage.sweep_once().await.unwrap(), NOTHING);
+}
+
+#[tokio::test]
+async fn objects_that_cannot_be_deleted_do_not_hold_up_others() {
+    let house = House::new().await;
+    let mut keys = Vec::new();
+    for _ in 0..6 {
+        house.submit().await;
+        let lease = house.claim().await.lease;
+        let object = house.put(&lease).await;
+        let done = Outcome::Completed { object: object.clone(), report: RunReport::default() };
+        house.store.finish(&lease, done).await.unwrap();
+        house.store.delete(&house.tenant, lease.job).await.unwrap();
+        keys.push(object.key);
+        house.clock.advance(Duration::from_secs(1));
+    }
+    let blob = Arc::new(FaultyBlob::failing(Arc::clone(&house.blob), 0));
+    let options = Options { batch: 2, ..Options::default() };
+    let garbage = Garbage::new(Arc::clone(&house.store), Arc::clone(&blob) as _, &options);
+    // The oldest two, a whole batch, and one in the next.
+    blob.keep_for_ever(keys[..3].to_vec());
+    assert!(garbage.sweep_once().await.is_err(), "nothing could be deleted");
+    assert_eq!(garbage.sweep_once().await.unwrap(), Swept { done: 1, more: true });
+    assert_eq!(garbage.sweep_once().await.unwrap(), Swept { done: 2, more: true });
+    assert_eq!(garbage.sweep_once().await.unwrap(), NOTHING);
+    let mut left = keys[..3].to_vec();
+    left.sort();
+    assert_eq!(house.objects().await, left);
+
+    // They are not forgotten: once they can be deleted, they are.
+    blob.keep_for_ever([]);
+    house.clock.advance(backoff::garbage_delay(1));
+    assert_eq!(garbage.sweep_once().await.unwrap(), Swept { done: 2, more: true });
+    assert_eq!(garbage.sweep_once().await.unwrap(), Swept { done: 1, more: false });
+    assert_eq!(house.objects().await, []);
+}
+
+#[tokio::test]
+async fn what_is_left_of_deleted_jobs_is_forgotten_page_by_page() {
+    let policy = Policy { record_life: Some(LIFE), ..Policy::default() };
+    let house = House::under(policy).await;
+    for _ in 0..3 {
+        let job = house.submit().await;
+        house.store.delete(&house.tenant, job.id).await.unwrap();
+    }
+    let retention = Retention::new(Arc::clone(&house.store), &Options { batch: 2, ..Options::default() });
+    assert_eq!(retention.sweep_once().await.unwrap(), NOTHING);
+    house.clock.advance(LIFE);
+    assert_eq!(retention.sweep_once().await.unwrap(), Swept { done: 2, more: true });
+    assert_eq!(retention.sweep_once().await.unwrap(), Swept { done: 1, more: false });
+    assert_eq!(retention.sweep_once().await.unwrap(), NOTHING);
 }
 
 #[tokio::test]
@@ -477,6 +530,7 @@ async fn two_schedulers_side_by_side_do_everything_once() {
     for _ in 0..EACH {
         lost.push(house.submit().await.id);
         let lease = house.claim().await.lease;
+        house.store.begin(&lease).await.unwrap();
         house.keep_checkpoint(&lease, 1).await;
     }
     let mut late = Vec::new();

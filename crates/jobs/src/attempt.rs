@@ -18,7 +18,7 @@ pub enum AttemptEnd {
     Completed,
     /// It ended the job with an error.
     Failed,
-    /// It failed and the job may be tried again; it does not count where its worker was to blame.
+    /// It failed and the job may be tried again; [`tally`](crate::tally) says when it counts.
     Retried,
     /// Its worker drained and handed the job back uncounted.
     Drained,

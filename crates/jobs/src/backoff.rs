@@ -1,4 +1,4 @@
-//! How long a job waits before its next attempt.
+//! How long a job waits before its next attempt, and garbage before it is deleted once more.
 
 use std::time::Duration;
 
@@ -23,6 +23,17 @@ pub fn delay(attempt: u32, entropy: u64) -> Duration {
 /// Returns the wait that a worker asked for, bounded by [`CAP`], or else the backoff.
 pub fn delay_or(asked: Option<Duration>, attempt: u32, entropy: u64) -> Duration {
     asked.map_or_else(|| delay(attempt, entropy), |asked| asked.min(CAP))
+}
+
+/// The wait of garbage whose object could not be deleted for the first time.
+pub const GARBAGE_BASE: Duration = Duration::from_secs(60);
+/// The failure from which on the wait stays the same.
+pub const GARBAGE_STEPS: u32 = 12;
+
+/// Returns how long garbage waits after its object could not be deleted for the `failures`-th time: twice as long each time,
+/// up to a day and a half.
+pub fn garbage_delay(failures: u32) -> Duration {
+    GARBAGE_BASE * (1 << failures.clamp(1, GARBAGE_STEPS).saturating_sub(1))
 }
 
 #[cfg(test)]
@@ -64,5 +75,15 @@ mod tests {
     fn a_wait_that_was_asked_for_is_kept() {
         assert_eq!(delay_or(Some(Duration::from_secs(7)), 3, 99), Duration::from_secs(7));
         assert_eq!(delay_or(None, 1, 0), BASE / 2);
+    }
+
+    #[test]
+    fn garbage_waits_twice_as_long_each_time_up_to_a_bound() {
+        assert_eq!((garbage_delay(0), garbage_delay(1)), (GARBAGE_BASE, GARBAGE_BASE));
+        assert_eq!((garbage_delay(2), garbage_delay(3)), (GARBAGE_BASE * 2, GARBAGE_BASE * 4));
+        let longest = garbage_delay(u32::MAX);
+        assert_eq!(garbage_delay(GARBAGE_STEPS), longest);
+        assert!(garbage_delay(GARBAGE_STEPS - 1) < longest);
+        assert!(longest > Duration::from_secs(24 * 3600) && longest < Duration::from_secs(48 * 3600), "{longest:?}");
     }
 }

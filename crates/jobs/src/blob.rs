@@ -124,6 +124,15 @@ pub enum BlobError {
         #[source]
         source: io::Error,
     },
+    /// The store was reached and does not let us do this: our credentials are wrong, have expired or lack a permission.
+    #[error("the media store does not permit {doing}")]
+    Denied {
+        /// What was being done.
+        doing: &'static str,
+        /// What it said.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The store could not be reached or its medium failed.
     #[error("could not reach the media store while {doing}")]
     Unavailable {

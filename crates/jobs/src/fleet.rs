@@ -66,6 +66,8 @@ pub struct WorkerCard {
     pub version: String,
     /// The weights it has loaded; not empty.
     pub partitions: Vec<Partition>,
+    /// The spec versions it can decode; not empty.
+    pub spec_versions: Vec<u32>,
     /// The longest packed sequence it can hold; none for any.
     pub max_rows: Option<u64>,
     /// What it is doing.

@@ -46,7 +46,13 @@ pub struct Claimant {
 impl Claimant {
     /// Describes an idle worker of this program that holds jobs of any size.
     pub fn new(worker: WorkerId, partitions: Vec<Partition>) -> Self {
-        Self { worker, partitions, spec_versions: vec![GenerationSpec::VERSION], max_rows: None, ahead: false }
+        Self {
+            worker,
+            partitions,
+            spec_versions: GenerationSpec::KNOWN_VERSIONS.to_vec(),
+            max_rows: None,
+            ahead: false,
+        }
     }
 
     /// Returns the queues all of whose jobs it can hold: those whose hints are for it.

@@ -186,7 +186,7 @@ pub enum HandBack {
     /// The worker stops; the job is not to blame, so its attempt does not count.
     Drained,
     /// The worker lacks what every job needs, such as room on its disk; the job is not to blame, so its attempt does not
-    /// count.
+    /// count, unless that has come to pass [too often](crate::tally::MAX_SPARED).
     Unwell {
         /// How long the job waits, for another worker or for this one to recover.
         after: Duration,

@@ -13,9 +13,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::state::UnknownName;
-
-/// The weight of a tenant about whom nothing else is said.
-pub const DEFAULT_WEIGHT: f64 = 1.0;
+use crate::tenant::Weight;
 
 /// How urgent a job is among all others.
 ///
@@ -75,13 +73,14 @@ impl FromStr for Priority {
 /// Returns the rank of a new job.
 ///
 /// Units: `virtual_time`, `tenant_finish` and the result are in TFLOP per unit of weight; `cost` in TFLOP. A cost that
-/// is not a positive finite number counts as zero, and a weight that is not one counts as [`DEFAULT_WEIGHT`], so that
-/// a rank is always finite.
-pub fn virtual_finish(virtual_time: f64, tenant_finish: f64, cost: f64, weight: f64) -> f64 {
-    let positive = |x: f64| x.is_finite() && x > 0.0;
-    let cost = if positive(cost) { cost } else { 0.0 };
-    let weight = if positive(weight) { weight } else { DEFAULT_WEIGHT };
-    virtual_time.max(tenant_finish) + cost / weight
+/// is not a positive finite number counts as [nothing](share).
+pub fn virtual_finish(virtual_time: f64, tenant_finish: f64, cost: f64, weight: Weight) -> f64 {
+    virtual_time.max(tenant_finish) + share(cost) / weight.get()
+}
+
+/// Returns what a cost counts in the order: nothing where it is not a positive finite number.
+pub fn share(cost: f64) -> f64 {
+    if cost.is_finite() && cost > 0.0 { cost } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -104,7 +103,7 @@ mod tests {
     impl Server {
         fn create(&mut self, tenant: usize, cost: f64) -> f64 {
             let last = self.finish.get(&tenant).copied().unwrap_or(0.0);
-            let rank = virtual_finish(self.virtual_time, last, cost, DEFAULT_WEIGHT);
+            let rank = virtual_finish(self.virtual_time, last, cost, Weight::DEFAULT);
             self.finish.insert(tenant, rank);
             self.waiting.push((rank, tenant, cost));
             rank
@@ -177,7 +176,8 @@ mod tests {
 
         #[test]
         fn a_rank_is_finite_and_not_before_the_present(now in 0f64..1e12, last in 0f64..1e12, cost in any::<f64>(), weight in any::<f64>()) {
-            let rank = virtual_finish(now, last, cost.clamp(-1e12, 1e12), weight.clamp(1e-3, 1e3));
+            let weight = Weight::new(weight).unwrap_or_default();
+            let rank = virtual_finish(now, last, cost.clamp(-1e12, 1e12), weight);
             prop_assert!(rank.is_finite() && rank >= now.max(last));
         }
     }

@@ -179,7 +179,7 @@ pub trait Store: Send + Sync {
     ///
     /// This and [`claim_next`](Store::claim_next) keep the caps: no job is claimed of a paused partition, none of a tenant
     /// that has as many running as it may, and none for a worker that is still [busy](Claimant::ahead) while another that
-    /// could run it is idle.
+    /// could run it is idle: one that holds the weights and has the room, knows the spec version, and is not asked to drain.
     async fn claim(&self, id: JobId, claimant: &Claimant) -> Result<Option<Claimed>, StoreError>;
 
     /// Claims the waiting job of the lowest rank, ties by id, among those that are due and the claimant can run.
@@ -209,16 +209,16 @@ pub trait Store: Send + Sync {
     /// Errors: [`LeaseError::ForeignObject`] when the result does not lie under the lease's key.
     async fn finish(&self, lease: &Lease, outcome: Outcome) -> Result<JobState, LeaseError>;
 
-    /// Gives the job back unfinished and returns what became of it: queued; or failed when a retry was the last
-    /// attempt; or cancelled if somebody had asked for that.
+    /// Gives the job back unfinished and returns what became of it, as [`Tally::hand_back`](crate::Tally::hand_back) says:
+    /// queued; or failed when that was the last attempt; or cancelled if somebody had asked for that.
     async fn hand_back(&self, lease: &Lease, hand_back: HandBack) -> Result<JobState, LeaseError>;
 
     /// Returns, for each queue, up to `limit` waiting jobs that are due and may run, lowest rank first: none of a paused
     /// partition, and of each tenant no more than it may still have running.
     async fn ready(&self, limit: u32) -> Result<Vec<Hint>, StoreError>;
 
-    /// Takes back up to `limit` jobs whose leases have ended; a job whose attempts are used up fails with
-    /// [`WorkerLost`](crate::FailureCode::WorkerLost).
+    /// Takes back up to `limit` jobs whose leases have ended, as [`Tally::lost`](crate::Tally::lost) says: an attempt counts
+    /// if it had begun, and a job whose attempts are used up fails with [`WorkerLost`](crate::FailureCode::WorkerLost).
     async fn reclaim_expired(&self, limit: u32) -> Result<Reclaimed, StoreError>;
 
     /// Takes back all jobs held by workers other than `living`, without waiting for their leases to end.
@@ -236,12 +236,16 @@ pub trait Store: Send + Sync {
     /// garbage, the jobs stay.
     async fn expire_results(&self, limit: u32) -> Result<Vec<JobId>, StoreError>;
 
-    /// Deletes up to `limit` ended jobs that were kept as long as the policy says, and returns them; forgets what is left of
-    /// jobs deleted that long ago, and workers not heard of for a day.
+    /// Deletes up to `limit` ended jobs that were kept as long as the policy says, and returns them; forgets workers not heard
+    /// of for a day.
     async fn purge_records(&self, limit: u32) -> Result<Vec<JobId>, StoreError>;
 
+    /// Forgets what is left of up to `limit` jobs that were deleted as long ago as the policy keeps records, and returns of
+    /// how many: no list goes on after them any more, and what was told about them is gone.
+    async fn forget_deleted(&self, limit: u32) -> Result<usize, StoreError>;
+
     /// Returns the first moment later than `after` at which a job falls due, has to have begun, loses its result or its
-    /// record, a lease ends or garbage can be collected; none when nothing of this will happen by itself.
+    /// record, or is forgotten, a lease ends or garbage can be collected; none when nothing of this will happen by itself.
     ///
     /// A sweep reads [`now`](Store::now), does its work, and sleeps until the moment after the time it read.
     async fn next_due(&self, after: Micros) -> Result<Option<Micros>, StoreError>;
@@ -255,6 +259,10 @@ pub trait Store: Send + Sync {
 
     /// Forgets garbage whose objects have been deleted; keys that are not garbage are left alone.
     async fn forget_garbage(&self, keys: &[BlobKey]) -> Result<(), StoreError>;
+
+    /// Puts garbage off whose objects could not be deleted, so that it does not stand before younger garbage: longer each time,
+    /// as [`backoff::garbage_delay`](crate::backoff::garbage_delay) says. Keys that are not garbage are left alone.
+    async fn postpone_garbage(&self, keys: &[BlobKey]) -> Result<(), StoreError>;
 
     /// Returns those of `keys` that no row names: neither as a result, nor as one to come, nor as garbage.
     ///

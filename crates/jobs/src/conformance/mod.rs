@@ -40,6 +40,7 @@ macro_rules! store_conformance {
                 a_late_tenant_does_not_wait_behind_a_backlog,
                 a_worker_with_two_sets_of_weights_takes_the_lower_rank,
                 hints_are_due_jobs_in_order,
+                a_job_takes_its_turn_again_after_its_backoff,
                 the_place_in_the_queue_counts_those_before,
                 a_place_beyond_the_farthest_is_not_told,
             }
@@ -55,6 +56,8 @@ macro_rules! store_conformance {
                 a_job_whose_workers_are_lost_fails_with_its_history_kept,
                 a_drain_refunds_the_attempt_but_not_the_fence,
                 an_unwell_worker_refunds_the_attempt_and_the_job_waits,
+                a_worker_lost_before_it_began_refunds_the_attempt,
+                a_job_is_spared_only_so_often,
                 a_retry_waits_for_its_backoff,
                 a_retry_waits_as_long_as_its_worker_asks,
                 the_last_retry_fails_with_its_error,
@@ -80,6 +83,7 @@ macro_rules! store_conformance {
                 what_a_failed_attempt_may_have_written_is_garbage,
                 what_a_lost_worker_may_still_write_is_collected_later,
                 what_a_worker_may_still_be_putting_is_collected_after_its_lease,
+                garbage_that_cannot_be_deleted_is_put_off,
                 a_deleted_result_is_garbage,
                 an_object_of_nobody_is_found,
             }
@@ -115,6 +119,7 @@ macro_rules! store_conformance {
             capacity {
                 rows_are_compared_exactly,
                 a_large_job_does_not_hide_smaller_ones,
+                a_long_backlog_of_large_jobs_hides_no_smaller_one,
                 each_class_is_a_queue_of_its_own,
                 an_unlimited_worker_holds_whatever_there_is,
             }
@@ -141,6 +146,8 @@ macro_rules! store_conformance {
                 a_busy_worker_leaves_jobs_to_an_idle_one,
                 a_busy_worker_takes_what_no_idle_one_can_run,
                 a_silent_worker_keeps_no_job_from_others,
+                an_idle_worker_that_drains_keeps_no_job_from_others,
+                an_idle_worker_that_cannot_read_a_job_keeps_it_from_nobody,
             }
             deadlines {
                 a_job_that_did_not_begin_in_time_fails,
@@ -155,6 +162,7 @@ macro_rules! store_conformance {
                 results_are_given_up_up_to_the_limit,
                 an_ended_job_is_deleted_after_its_time,
                 a_list_goes_on_after_a_deleted_job_only_so_long,
+                deleted_jobs_are_forgotten_up_to_the_limit,
                 a_worker_not_heard_of_for_a_day_is_forgotten,
                 the_next_moment_may_be_the_end_of_a_result_or_a_record,
             }
@@ -171,6 +179,7 @@ macro_rules! store_conformance {
                 a_list_goes_on_after_a_deleted_job,
                 a_list_does_not_go_on_after_a_job_that_never_was,
                 a_list_shows_one_status,
+                a_list_of_all_mixes_the_statuses,
                 a_list_of_none_says_whether_there_are_some,
             }
         }

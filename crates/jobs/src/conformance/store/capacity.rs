@@ -42,6 +42,28 @@ pub async fn a_large_job_does_not_hide_smaller_ones(harness: &impl StoreHarness)
     assert_eq!([next(&*store, &worker()).await, next(&*store, &worker()).await], [Some(huge.id), Some(too_large.id)]);
 }
 
+/// However many stand before it that do not fit, of however many sizes, the one that fits is found, and in its turn.
+pub async fn a_long_backlog_of_large_jobs_hides_no_smaller_one(harness: &impl StoreHarness) {
+    let store = harness.store();
+    for number in 0..150 {
+        of_rows(&*store, 15_001 + number % 40).await;
+    }
+    let sizes = [15_000, 9_000, 12_000, 9_000, 15_000];
+    let mut fitting = Vec::new();
+    for rows in sizes {
+        fitting.push(of_rows(&*store, rows).await.id);
+    }
+    for number in 0..150 {
+        of_rows(&*store, 15_001 + number % 40).await;
+    }
+    let limited = holding(15_000);
+    for expected in fitting {
+        assert_eq!(next(&*store, &limited).await, Some(expected));
+    }
+    assert_eq!(next(&*store, &limited).await, None);
+    assert!(next(&*store, &worker()).await.is_some());
+}
+
 /// Hints name the class, the limit counts in each, and so does a place in the queue.
 pub async fn each_class_is_a_queue_of_its_own(harness: &impl StoreHarness) {
     let store = harness.store();

@@ -65,13 +65,13 @@ pub async fn a_job_is_not_claimed_by_the_wrong_weights(harness: &impl StoreHarne
 /// A worker leaves the jobs of a newer program to newer workers, and goes on with the others.
 pub async fn a_job_of_an_unknown_spec_version_is_not_claimed(harness: &impl StoreHarness) {
     let store = harness.store();
-    let newer = make(&*store, |new| new.spec.version = GenerationSpec::VERSION + 1).await;
+    let newer = make(&*store, |new| new.spec.version = GenerationSpec::VERSION_WITH_INPUTS + 1).await;
     let known = create(&*store).await;
     let old_worker = worker();
     assert_eq!(store.claim(newer.id, &old_worker).await.expect("the store answers"), None);
     assert_eq!(next(&*store, &old_worker).await, Some(known.id));
     assert_eq!(next(&*store, &old_worker).await, None);
-    let spec_versions = vec![GenerationSpec::VERSION, GenerationSpec::VERSION + 1];
+    let spec_versions = vec![GenerationSpec::VERSION, GenerationSpec::VERSION_WITH_INPUTS + 1];
     assert_eq!(next(&*store, &Claimant { spec_versions, ..worker() }).await, Some(newer.id));
 }
 
@@ -148,6 +148,35 @@ pub async fn hints_are_due_jobs_in_order(harness: &impl StoreHarness) {
     assert_eq!(store.ready(9).await.expect("the store answers"), [hint(&third)]);
     harness.advance(Duration::from_secs(30)).await;
     assert_eq!(store.ready(9).await.expect("the store answers"), [hint(&first), hint(&third)]);
+}
+
+/// Jobs that back off stand in nobody's way, and take their turn again once they are due: for claims and for hints.
+pub async fn a_job_takes_its_turn_again_after_its_backoff(harness: &impl StoreHarness) {
+    const AWAY: usize = 30;
+    let store = harness.store();
+    let mut away = Vec::new();
+    for _ in 0..AWAY {
+        away.push(create(&*store).await.id);
+    }
+    let late = [create(&*store).await.id, create(&*store).await.id];
+    for &id in &away {
+        let lease = claim(&*store, id).await.lease;
+        let retry = HandBack::Retry { after: Some(Duration::from_secs(60)), error: failed("try again") };
+        store.hand_back(&lease, retry).await.expect("the lease holds");
+    }
+    let hinted = async || -> Vec<JobId> {
+        store.ready(99).await.expect("the store answers").into_iter().map(|hint| hint.job).collect()
+    };
+    assert_eq!(hinted().await, late);
+    assert_eq!(next(&*store, &worker()).await, Some(late[0]));
+    harness.advance(Duration::from_secs(60)).await;
+    // The first look may be that of a claim or that of the sweep.
+    assert_eq!(next(&*store, &worker()).await, Some(away[0]));
+    assert_eq!(hinted().await, [&away[1..], &late[1..]].concat());
+    for expected in away.into_iter().skip(1).chain([late[1]]) {
+        assert_eq!(next(&*store, &worker()).await, Some(expected));
+    }
+    assert_eq!(next(&*store, &worker()).await, None);
 }
 
 /// The next job is the first, a claimed one stands before all, and ended ones have no place.

@@ -8,6 +8,7 @@ use crate::id::Fence;
 use crate::outcome::HandBack;
 use crate::state::JobState;
 use crate::store::Reclaimed;
+use crate::tally::MAX_SPARED;
 
 /// Three workers die over one job: it fails, and the history says so.
 pub async fn a_job_whose_workers_are_lost_fails_with_its_history_kept(harness: &impl StoreHarness) {
@@ -55,7 +56,62 @@ pub async fn a_drain_refunds_the_attempt_but_not_the_fence(harness: &impl StoreH
     assert_eq!(ends(&*store, id).await, [Some(AttemptEnd::Drained); 5]);
 }
 
-/// A full disk of one worker uses up no job's attempts, however often it is met; the job waits a while in between.
+/// A job that was claimed ahead dies of the one that ran: that uses up none of its attempts.
+pub async fn a_worker_lost_before_it_began_refunds_the_attempt(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let id = create(&*store).await.id;
+    for round in 1..=i64::from(Policy::default().max_attempts) + 1 {
+        let Claimed { lease, job } = claim(&*store, id).await;
+        assert_eq!((job.attempt, lease.fence), (1, Fence(round)));
+        // It lives for a while, and the lease is renewed, but the job does not begin.
+        store.beat(&lease, &Progress::START).await.expect("the lease holds");
+        let reclaimed = if round % 2 == 0 {
+            store.reclaim_from_dead(&[]).await.expect("the store answers")
+        } else {
+            harness.advance(lease_duration()).await;
+            store.reclaim_expired(100).await.expect("the store answers")
+        };
+        assert_eq!(reclaimed, Reclaimed { requeued: vec![id], ended: vec![] });
+        assert_eq!(get(&*store, id).await.attempt, 0);
+        assert_fenced(&*store, &lease).await;
+    }
+    assert_eq!(ends(&*store, id).await, [Some(AttemptEnd::LeaseLost); 4]);
+    let lease = claim(&*store, id).await.lease;
+    store.begin(&lease).await.expect("the lease holds");
+    harness.advance(lease_duration()).await;
+    store.reclaim_expired(100).await.expect("the store answers");
+    assert_eq!(get(&*store, id).await.attempt, 1);
+}
+
+/// Inputs that kill every worker which prepares them, or fill every disk, end their job in the end; an operator can have it
+/// tried again.
+pub async fn a_job_is_spared_only_so_often(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let id = create(&*store).await.id;
+    let claims = MAX_SPARED + Policy::default().max_attempts;
+    for life in 1..=2 {
+        for round in 1..=claims {
+            let Claimed { lease, job } = claim(&*store, id).await;
+            assert_eq!(job.attempt, round.saturating_sub(MAX_SPARED).max(1), "in round {round}");
+            let state = if round % 2 == 0 {
+                let unwell = HandBack::Unwell { after: Duration::ZERO, error: failed("no room") };
+                store.hand_back(&lease, unwell).await.expect("the lease holds")
+            } else {
+                harness.advance(lease_duration()).await;
+                store.reclaim_expired(100).await.expect("the store answers");
+                get(&*store, id).await.state
+            };
+            let expected = if round == claims { JobState::Failed } else { JobState::Queued };
+            assert_eq!(state, expected, "after round {round}");
+        }
+        assert_eq!(history(&*store, id).await.len(), life * claims as usize);
+        let error = get(&*store, id).await.error.expect("it failed");
+        assert_eq!(error.code, FailureCode::WorkerLost);
+        store.retry(&tenant(), id).await.expect("the store answers");
+    }
+}
+
+/// A full disk of one worker uses up no job's attempts; the job waits a while in between.
 pub async fn an_unwell_worker_refunds_the_attempt_and_the_job_waits(harness: &impl StoreHarness) {
     let store = harness.store();
     let id = create(&*store).await.id;
@@ -150,10 +206,12 @@ pub async fn a_restart_takes_back_the_jobs_of_dead_workers_only(harness: &impl S
     assert_fenced(&*store, &dead).await;
     store.begin(&alive).await.expect("the lease holds");
     assert_eq!(get(&*store, waiting.id).await, waiting);
-    assert_eq!(claim(&*store, dead.job).await.job.attempt, 2);
+    let again = claim(&*store, dead.job).await;
+    assert_eq!(again.job.attempt, 2);
+    store.begin(&again.lease).await.expect("the lease holds");
     // Killed in its last attempt, the job is not tried a fourth time.
     store.reclaim_from_dead(&[alive.worker]).await.expect("the store answers");
-    claim(&*store, dead.job).await;
+    store.begin(&claim(&*store, dead.job).await.lease).await.expect("the lease holds");
     let reclaimed = store.reclaim_from_dead(&[alive.worker]).await.expect("the store answers");
     assert_eq!(reclaimed, Reclaimed { requeued: vec![], ended: vec![dead.job] });
 }

@@ -12,6 +12,7 @@ fn card(state: WorkerState) -> WorkerCard {
         host: "gpu-1.example.org".to_owned(),
         version: "0.1.0".to_owned(),
         partitions: vec![Partition::Fl2va],
+        spec_versions: GenerationSpec::KNOWN_VERSIONS.to_vec(),
         max_rows: Some(5_000),
         state,
     }
@@ -35,7 +36,12 @@ pub async fn a_worker_is_known_by_its_card(harness: &impl StoreHarness) {
     let first = card(WorkerState::Idle);
     assert_eq!(announce(&*store, &first).await, Orders { drain: false });
     harness.advance(Duration::from_secs(10)).await;
-    let second = WorkerCard { max_rows: None, partitions: Partition::ALL.to_vec(), ..card(WorkerState::Unwell) };
+    let second = WorkerCard {
+        max_rows: None,
+        partitions: Partition::ALL.to_vec(),
+        spec_versions: vec![1, 7],
+        ..card(WorkerState::Unwell)
+    };
     announce(&*store, &second).await;
     let changed = WorkerCard { state: WorkerState::Busy, max_rows: None, ..first.clone() };
     announce(&*store, &changed).await;
@@ -147,4 +153,38 @@ pub async fn a_silent_worker_keeps_no_job_from_others(harness: &impl StoreHarnes
     assert_eq!(next(&*store, &busy).await, None);
     harness.advance(Duration::from_secs(11)).await;
     assert_eq!(next(&*store, &busy).await, Some(job.id));
+}
+
+/// An idle worker that is asked to drain will not claim any more, though its next card has yet to say so.
+pub async fn an_idle_worker_that_drains_keeps_no_job_from_others(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let (hinted, waiting) = (create(&*store).await, create(&*store).await);
+    let busy = Claimant { ahead: true, ..worker() };
+    let idle = card(WorkerState::Idle);
+    announce(&*store, &idle).await;
+    assert!(!claimed_by_hint(&*store, hinted.id, &busy).await);
+    store.ask_drain(idle.id).await.expect("the store answers");
+    assert!(claimed_by_hint(&*store, hinted.id, &busy).await);
+    assert_eq!(next(&*store, &busy).await, Some(waiting.id));
+}
+
+/// While a service is being replaced, some workers cannot read the newest jobs: nobody waits for them.
+pub async fn an_idle_worker_that_cannot_read_a_job_keeps_it_from_nobody(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let newer = GenerationSpec::VERSION_WITH_INPUTS + 1;
+    let made = async || make(&*store, |new| new.spec.version = newer).await.id;
+    let (hinted, waiting) = (made().await, made().await);
+    let busy = Claimant { ahead: true, spec_versions: vec![GenerationSpec::VERSION, newer], ..worker() };
+    let older = card(WorkerState::Idle);
+    announce(&*store, &older).await;
+    assert!(claimed_by_hint(&*store, hinted, &busy).await);
+    assert_eq!(next(&*store, &busy).await, Some(waiting));
+    // One that can read them all keeps them, as any other.
+    let (hinted, waiting) = (made().await, made().await);
+    let replaced = WorkerCard { spec_versions: busy.spec_versions.clone(), ..card(WorkerState::Idle) };
+    announce(&*store, &replaced).await;
+    assert!(!claimed_by_hint(&*store, hinted, &busy).await);
+    assert_eq!(next(&*store, &busy).await, None);
+    store.retire(replaced.id).await.expect("the store answers");
+    assert!(claimed_by_hint(&*store, waiting, &busy).await);
 }

@@ -149,7 +149,10 @@ pub async fn an_id_is_used_once(harness: &impl StoreHarness) {
 /// An older program keeps and shows the jobs of a newer one.
 pub async fn a_spec_of_a_newer_program_is_kept_unread(harness: &impl StoreHarness) {
     let store = harness.store();
-    let spec = SpecRecord { version: GenerationSpec::VERSION + 1, json: r#"{"from":["the","future"]}"#.to_owned() };
+    let spec = SpecRecord {
+        version: GenerationSpec::VERSION_WITH_INPUTS + 1,
+        json: r#"{"from":["the","future"]}"#.to_owned(),
+    };
     let job = store.create(NewJob { spec: spec.clone(), ..new_job() }).await.expect("a job is made");
     assert_eq!(get(&*store, job.id).await.spec, spec);
 }

@@ -100,6 +100,41 @@ pub async fn a_list_shows_one_status(harness: &impl StoreHarness) {
     }
 }
 
+/// Jobs of every status come in the order of their creation, whichever status each has, page by page.
+pub async fn a_list_of_all_mixes_the_statuses(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let mut made = Vec::new();
+    for round in 0..12 {
+        let job = create(&*store).await;
+        match round % 4 {
+            0 => {}
+            1 => drop(claim(&*store, job.id).await),
+            2 => drop(store.cancel(&tenant(), job.id).await.expect("the store answers")),
+            _ => {
+                let lease = claim(&*store, job.id).await.lease;
+                store.begin(&lease).await.expect("the lease holds");
+            }
+        }
+        made.push((job.created_at, job.id));
+        harness.advance(Duration::from_micros(u64::from(round % 2 == 0))).await;
+    }
+    made.sort();
+    let ascending: Vec<JobId> = made.into_iter().map(|(_, id)| id).collect();
+    let descending: Vec<JobId> = ascending.iter().rev().copied().collect();
+    for (order, expected) in [(Order::Ascending, ascending), (Order::Descending, descending)] {
+        let (mut paged, mut after) = (Vec::new(), None);
+        loop {
+            let page = list(&*store, &ListQuery { after, limit: 5, order, status: None }).await;
+            after = page.jobs.last().map(|job| job.id);
+            paged.extend(ids(&page));
+            if !page.has_more {
+                break;
+            }
+        }
+        assert_eq!(paged, expected, "{order:?}");
+    }
+}
+
 /// A limit of zero asks only whether there is anything.
 pub async fn a_list_of_none_says_whether_there_are_some(harness: &impl StoreHarness) {
     let store = harness.store();

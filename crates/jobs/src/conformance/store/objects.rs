@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::backoff;
 use crate::id::{ClaimToken, Fence};
 use crate::outcome::HandBack;
 use crate::state::JobState;
@@ -140,6 +141,40 @@ impl End {
             }
         }
     }
+}
+
+/// What cannot be deleted waits longer each time, and does not stand before what can.
+pub async fn garbage_that_cannot_be_deleted_is_put_off(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let mut keys = Vec::new();
+    for _ in 0..2 {
+        let lease = running(&*store).await;
+        store.finish(&lease, completed(&lease)).await.expect("the lease holds");
+        store.delete(&tenant(), lease.job).await.expect("the store answers");
+        keys.push(lease.result_key());
+        harness.advance(Duration::from_secs(1)).await;
+    }
+    let first = async || store.garbage(1).await.expect("the store answers");
+    let (stuck, younger) = (keys.remove(0), keys.remove(0));
+    assert_eq!(first().await, std::slice::from_ref(&stuck));
+    for failures in 1..=3 {
+        store.postpone_garbage(std::slice::from_ref(&stuck)).await.expect("the store answers");
+        assert_eq!(first().await, std::slice::from_ref(&younger), "after {failures} failures");
+        assert_eq!(unnamed(&*store, std::slice::from_ref(&stuck)).await, []);
+        let now = store.now().await.expect("the store answers");
+        let due = store.next_due(now).await.expect("the store answers").expect("it is tried once more");
+        assert!(due <= now.plus(backoff::garbage_delay(failures)), "{due} after {now}");
+        harness.advance(backoff::garbage_delay(failures) - Duration::from_secs(10)).await;
+        assert_eq!(garbage(&*store).await, std::slice::from_ref(&younger), "after {failures} failures");
+        harness.advance(Duration::from_secs(10)).await;
+        assert_eq!(garbage(&*store).await.len(), 2);
+    }
+    store.forget_garbage(&[stuck, younger]).await.expect("the store answers");
+    // What is not garbage stays what it is.
+    let named = running(&*store).await.result_key();
+    store.postpone_garbage(std::slice::from_ref(&named)).await.expect("the store answers");
+    harness.advance(backoff::garbage_delay(1)).await;
+    assert_eq!(garbage(&*store).await, []);
 }
 
 /// The video of a deleted job goes too.

@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::rank::Priority;
-use crate::tenant::TenantLimits;
+use crate::tenant::{TenantLimits, Weight};
 
 async fn weigh(store: &dyn Store, name: &str, weight: f64, max_running: Option<u32>) {
+    let weight = Weight::new(weight).expect("the weight is within the bounds");
     let limits = TenantLimits { weight, max_running, max_queued: None };
     store.set_tenant(&named(name), &limits).await.expect("the store answers");
 }

@@ -70,7 +70,7 @@ pub async fn every_end_is_told_once_to_every_endpoint(harness: &impl StoreHarnes
 
     let lost = create(&*store).await.id;
     for _ in 0..Policy::default().max_attempts {
-        claim(&*store, lost).await;
+        store.begin(&claim(&*store, lost).await.lease).await.expect("the lease holds");
         harness.advance(lease_duration()).await;
         store.reclaim_expired(100).await.expect("the store answers");
     }

@@ -27,6 +27,10 @@ async fn purge(store: &dyn Store) -> Vec<JobId> {
     store.purge_records(100).await.expect("the store answers")
 }
 
+async fn forget(store: &dyn Store, limit: u32) -> usize {
+    store.forget_deleted(limit).await.expect("the store answers")
+}
+
 async fn done(store: &dyn Store) -> Lease {
     let lease = running(store).await;
     store.finish(&lease, completed(&lease)).await.expect("the lease holds");
@@ -121,14 +125,37 @@ pub async fn a_list_goes_on_after_a_deleted_job_only_so_long(harness: &impl Stor
     store.delete(&tenant(), deleted).await.expect("the store answers");
     let after = ListQuery { after: Some(deleted), ..ListQuery::default() };
     harness.advance(RECORD_LIFE - Duration::from_secs(30)).await;
-    assert_eq!(purge(&*store).await, []);
+    assert_eq!(forget(&*store, 100).await, 0);
     assert!(store.list(&tenant(), &after).await.is_ok());
     harness.advance(Duration::from_secs(30)).await;
-    assert_eq!(purge(&*harness.store()).await, []);
+    assert_eq!(forget(&*harness.store(), 100).await, 0);
     assert!(store.list(&tenant(), &after).await.is_ok());
-    assert_eq!(purge(&*store).await, []);
+    assert_eq!(forget(&*store, 100).await, 1);
     let refused = store.list(&tenant(), &after).await;
     assert!(matches!(refused, Err(StoreError::UnknownCursor { after }) if after == deleted), "{refused:?}");
+}
+
+/// However many are deleted in a minute: a sweep learns that there are more to forget, and when the next one is.
+pub async fn deleted_jobs_are_forgotten_up_to_the_limit(harness: &impl StoreHarness) {
+    let store = forgetful(harness).await;
+    for _ in 0..5 {
+        let id = create(&*store).await.id;
+        store.delete(&tenant(), id).await.expect("the store answers");
+    }
+    let now = store.now().await.expect("the store answers");
+    let due = store.next_due(now).await.expect("the store answers").expect("they are to be forgotten");
+    assert!(
+        due <= now.plus(RECORD_LIFE) && due.since(now) > RECORD_LIFE - Duration::from_secs(30),
+        "{due} after {now}"
+    );
+    harness.advance(RECORD_LIFE).await;
+    let mut pages = Vec::new();
+    for _ in 0..4 {
+        pages.push(forget(&*store, 2).await);
+    }
+    assert_eq!(pages, [2, 2, 1, 0]);
+    let now = store.now().await.expect("the store answers");
+    assert_eq!(store.next_due(now).await.expect("the store answers"), None);
 }
 
 /// The dead take no leave, so somebody has to forget them.
@@ -139,6 +166,7 @@ pub async fn a_worker_not_heard_of_for_a_day_is_forgotten(harness: &impl StoreHa
         host: "gpu-1.example.org".to_owned(),
         version: "0.1.0".to_owned(),
         partitions: vec![Partition::Fl2va],
+        spec_versions: vec![1],
         max_rows: None,
         state: WorkerState::Idle,
     };

@@ -188,7 +188,7 @@ pub async fn many_creators_keep_the_limit_of_a_queue(harness: &impl StoreHarness
 /// Limits that are set again count from then on, for jobs that wait already too.
 pub async fn what_a_tenant_may_have_is_changed_at_once(harness: &impl StoreHarness) {
     let store = harness.store();
-    limit(&*store, &tenant(), TenantLimits { weight: 2.0, max_running: Some(0), max_queued: Some(1) }).await;
+    limit(&*store, &tenant(), TenantLimits { max_running: Some(0), ..waiting(1) }).await;
     let job = create(&*store).await;
     assert_eq!(next(&*store, &worker()).await, None);
     limit(&*store, &tenant(), TenantLimits::default()).await;

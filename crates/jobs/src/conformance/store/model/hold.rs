@@ -13,6 +13,7 @@ use crate::outcome::{FailureCode, HandBack, Outcome};
 use crate::policy::Policy;
 use crate::progress::Phase;
 use crate::state::JobState;
+use crate::tally::MAX_SPARED;
 
 /// What a lease's verb answered, as far as the model tells.
 fn answer<T>(answered: Result<T, LeaseError>) -> Result<Result<T, Refusal>, String> {
@@ -89,7 +90,12 @@ impl<H: StoreHarness> Player<'_, H> {
                 let unwell = HandBack::Unwell { after: Duration::from_secs(after_s), error: failed("no room") };
                 let found = answer(store.hand_back(lease, unwell).await)?;
                 let expected = self.ended(lease, |world| {
-                    world.requeue(id, now + after_s, false, AttemptEnd::Retried);
+                    let (spares, last) = (world.jobs[&id].spared < MAX_SPARED, Policy::default().max_attempts);
+                    if !spares && world.jobs[&id].attempt >= last {
+                        return world.fail(id, FailureCode::GenerationFailed, Some(AttemptEnd::Failed));
+                    }
+                    world.requeue(id, now + after_s, !spares, AttemptEnd::Retried);
+                    world.spare(id, spares);
                     JobState::Queued
                 });
                 same("unwell", &found, &expected)

@@ -184,6 +184,7 @@ impl<'a, H: StoreHarness> Player<'a, H> {
             cost: job.cost_tflop,
             state: JobState::Queued,
             attempt: 0,
+            spared: 0,
             fence: 0,
             begun: false,
             percent: 0,
@@ -276,6 +277,7 @@ impl<'a, H: StoreHarness> Player<'a, H> {
             && life.state == JobState::Failed
         {
             (life.state, life.run_at, life.attempt, life.percent) = (JobState::Queued, now, 0, 0);
+            life.spared = 0;
             (life.begun, life.start_by, life.error) = (false, None, None);
         }
         same("retried", &retried.map(|job| job.state), &self.world.jobs.get(&id).map(|life| life.state))

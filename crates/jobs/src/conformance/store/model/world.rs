@@ -13,6 +13,7 @@ use crate::outcome::FailureCode;
 use crate::policy::Policy;
 use crate::progress::Progress;
 use crate::state::JobState;
+use crate::tally::MAX_SPARED;
 use crate::tenant::TenantLimits;
 
 /// What is known of an object.
@@ -33,6 +34,7 @@ pub(super) struct Life {
     pub(super) cost: f64,
     pub(super) state: JobState,
     pub(super) attempt: u32,
+    pub(super) spared: u32,
     pub(super) fence: i64,
     pub(super) begun: bool,
     pub(super) percent: u8,
@@ -195,6 +197,11 @@ impl World {
         self.discard(id, puts_end);
     }
 
+    /// Notes that a claim did not count although nobody had asked for its end.
+    pub(super) fn spare(&mut self, id: JobId, spared: bool) {
+        self.jobs.get_mut(&id).expect("the job is there").spared += u32::from(spared);
+    }
+
     /// Takes back what is held too long; returns the jobs that wait again and those that have ended.
     pub(super) fn reclaim(&mut self) -> (BTreeSet<JobId>, BTreeSet<JobId>) {
         let now = self.now;
@@ -203,11 +210,13 @@ impl World {
         let (mut requeued, mut ended) = (BTreeSet::new(), BTreeSet::new());
         for id in lost {
             let life = &self.jobs[&id];
-            if life.cancel || life.attempt >= Policy::default().max_attempts {
+            let counts = life.begun || life.spared >= MAX_SPARED;
+            if life.cancel || (counts && life.attempt >= Policy::default().max_attempts) {
                 self.fail(id, FailureCode::WorkerLost, Some(AttemptEnd::LeaseLost));
                 ended.insert(id);
             } else {
-                self.requeue(id, now, true, AttemptEnd::LeaseLost);
+                self.requeue(id, now, counts, AttemptEnd::LeaseLost);
+                self.spare(id, !counts);
                 requeued.insert(id);
             }
         }
