@@ -14,6 +14,18 @@ create table schema_compatibility (
 );
 insert into schema_compatibility (oldest_program) values (1);
 
+-- What a client is told; the same rule as JobState::status.
+create function job_status(state text, begun boolean) returns text
+language sql immutable parallel safe
+as $$
+    select case
+        when state = 'running' and begun then 'in_progress'
+        when state = 'running' then 'queued'
+        when state = 'cancelled' then 'failed'
+        else state
+    end
+$$;
+
 -- A beat changes only columns that no index holds, so it stays on its page and touches no index: hence the room left there.
 create table jobs (
     id uuid primary key,
@@ -50,6 +62,8 @@ create table jobs (
 
     attempt bigint not null default 0 check (attempt >= 0),
     max_attempts bigint not null check (max_attempts >= 1),
+    -- Claims that did not count although nobody had asked for their end.
+    spared bigint not null default 0 check (spared >= 0),
     fence bigint not null default 0,
     claim_token uuid,
     worker uuid,
@@ -101,8 +115,8 @@ create table jobs (
         check ((state = 'cancelled') = coalesce(error_code = 'cancelled', false)),
     constraint a_hundred_percent_belong_to_a_completed_job
         check ((percent = 100) = (state = 'completed')),
-    constraint every_attempt_that_counts_was_a_claim
-        check (attempt <= fence)
+    constraint every_attempt_and_every_spared_one_was_a_claim
+        check (attempt + spared <= fence)
 ) with (
     fillfactor = 70,
     -- Rows go through their states quickly; what they leave behind slows the claim down.
@@ -111,19 +125,21 @@ create table jobs (
     autovacuum_analyze_scale_factor = 0.02
 );
 
--- Each tenant's jobs of a queue stand together and in their order, so that the head of every tenant is found without
--- reading past another's backlog.
-create index jobs_waiting on jobs (partition, capacity_class, tenant, rank, id) where state = 'queued';
--- The same jobs, in other words: those that are neither held nor ended. A planner that believes there are hardly any of
--- them takes one of their indexes for as good as another, so each has a condition of its own and a statement says which
--- it means.
+-- What waits in a queue, in its order.
+create index jobs_in_order on jobs (partition, capacity_class, rank, id) where claim_token is null and finished_at is null;
+-- The same with each tenant's jobs together, so that the head of every tenant is found without reading past another's
+-- backlog, and none that a worker cannot decode stands before those that it may have.
+create index jobs_waiting on jobs (partition, capacity_class, spec_version, tenant, rank, id) where state = 'queued';
+-- Each has a condition of its own, which says in other words that a job is neither held nor ended, and a statement says
+-- which it means: a planner that believes there are hardly any such jobs takes one index for as good as another.
 create index jobs_due on jobs (run_at) where worker is null and finished_at is null;
 create index jobs_to_begin on jobs (start_by) where start_by is not null and claim_token is null and finished_at is null;
 -- As many rows as workers: the sweep for ended leases reads all of them, so that a beat need not move an index entry.
 create index jobs_running on jobs (tenant) where state = 'running';
 -- Of another name for the same collation, which only lists ask for: whatever the planner believes about the table, it
--- cannot look for a tenant's waiting jobs among all that the tenant ever had.
-create index jobs_listed on jobs (tenant collate "POSIX", created_at, id);
+-- cannot look for a tenant's waiting jobs among all that the tenant ever had. One index serves all lists: that of every
+-- job merges those of the four statuses, so that a write does not pay for two.
+create index jobs_listed on jobs (tenant collate "POSIX", job_status(state, begun_at is not null), created_at, id);
 create index jobs_with_results on jobs (result_expires_at) where result_key is not null and result_expires_at is not null;
 create index jobs_ended on jobs (finished_at) where finished_at is not null;
 
@@ -167,18 +183,6 @@ create trigger jobs_fences_only_grow before update of fence on jobs
 for each row when (new.fence < old.fence)
 execute function refuse_fence();
 
--- What a client is told; the same rule as JobState::status.
-create function job_status(state text, begun boolean) returns text
-language sql immutable parallel safe
-as $$
-    select case
-        when state = 'running' and begun then 'in_progress'
-        when state = 'running' then 'queued'
-        when state = 'cancelled' then 'failed'
-        else state
-    end
-$$;
-
 create table job_attempts (
     job_id uuid not null references jobs (id) on delete cascade,
     fence bigint not null,
@@ -202,6 +206,8 @@ create table objects (
     standing text not null check (standing in ('expected', 'named', 'garbage')),
     -- From when on nobody can still be writing it.
     collect_after bigint,
+    -- How often it could not be deleted.
+    failures bigint not null default 0 check (failures >= 0),
     check ((collect_after is not null) = (standing = 'garbage'))
 ) with (fillfactor = 80);
 
@@ -239,7 +245,8 @@ create index deleted_jobs_to_forget on deleted_jobs (deleted_at);
 -- Tenants about whom something was said; the others have the default limits.
 create table tenants (
     tenant text collate "C" primary key,
-    weight double precision not null check (weight > 0 and weight < 'infinity'),
+    -- The bounds of Weight.
+    weight double precision not null check (weight between 0.001 and 1000),
     max_running bigint check (max_running >= 0),
     max_queued bigint check (max_queued >= 0)
 );
@@ -285,6 +292,8 @@ create table workers (
     host text not null,
     version text not null,
     partitions text[] not null check (cardinality(partitions) > 0),
+    -- Of the specs that it can decode.
+    spec_versions bigint[] not null check (cardinality(spec_versions) > 0),
     -- The longest packed sequence that it can hold; none for any.
     max_rows bigint check (max_rows >= 0),
     state text not null check (state in ('idle', 'busy', 'unwell', 'draining')),

@@ -59,6 +59,8 @@ create table jobs (
 
     attempt integer not null default 0 check (attempt >= 0),
     max_attempts integer not null check (max_attempts >= 1),
+    -- Claims that did not count although nobody had asked for their end.
+    spared integer not null default 0 check (spared >= 0),
     fence integer not null default 0,
     claim_token blob,
     worker blob,
@@ -116,8 +118,8 @@ create table jobs (
     check ((state = 'cancelled') = coalesce(error_code = 'cancelled', false)),
     -- 100 belongs to a stored result.
     check ((percent = 100) = (state = 'completed')),
-    -- Every attempt that counts was a claim.
-    check (attempt <= fence)
+    -- Every attempt that counts was a claim, and so was every one that was spared.
+    check (attempt + spared <= fence)
 ) strict;
 
 -- The rows of a job that is there already are counted from its spec by the rule of GenerationSpec::rows_bound; one whose
@@ -172,14 +174,17 @@ drop table jobs_before;
 
 -- The place of a job among all of its queue.
 create index jobs_waiting on jobs (partition, capacity, rank, id) where state = 'queued';
--- The head of each tenant in a queue, so that nobody has to look through a backlog that may not run.
-create index jobs_heads on jobs (partition, capacity, tenant, rank, id) where state = 'queued';
+-- The head of each tenant in a queue, so that nobody has to look through a backlog that may not run. What a claim asks of a
+-- job besides stands in the entry, for those that back off or do not suit the worker.
+create index jobs_heads on jobs (partition, capacity, tenant, rank, id, run_at, rows, spec_version)
+    where state = 'queued';
 create index jobs_due on jobs (run_at) where state = 'queued';
 create index jobs_to_begin on jobs (start_by) where state = 'queued' and start_by is not null;
 create index jobs_leased on jobs (lease_expires_at) where state = 'running';
 create index jobs_running on jobs (tenant) where state = 'running';
 create index jobs_queued on jobs (tenant) where state = 'queued';
 create index jobs_listed on jobs (tenant, created_at, id);
+create index jobs_listed_by_status on jobs (tenant, status, created_at, id);
 create index jobs_with_results on jobs (result_expires_at) where result_key is not null;
 create index jobs_ended on jobs (finished_at) where finished_at is not null;
 
@@ -206,12 +211,16 @@ begin
     select raise(abort, 'the fence of a job only grows');
 end;
 
+-- How often an object that is garbage could not be deleted.
+alter table objects add column failures integer not null default 0 check (failures >= 0);
+
 create index deleted_jobs_to_forget on deleted_jobs (deleted_at);
 
 -- What a tenant may have. One that is not here has the default share and no bounds.
 create table tenants (
     tenant text not null primary key,
-    weight real not null check (weight > 0),
+    -- The bounds of Weight.
+    weight real not null check (weight between 0.001 and 1000),
     max_running integer check (max_running >= 0),
     max_queued integer check (max_queued >= 0)
 ) strict, without rowid;
@@ -256,6 +265,8 @@ create table workers (
     host text not null,
     version text not null,
     partitions text not null check (json_valid(partitions)),
+    -- Of the specs that it can decode.
+    spec_versions text not null check (json_valid(spec_versions)),
     max_rows integer check (max_rows >= 0),
     state text not null check (state in ('idle', 'busy', 'unwell', 'draining')),
     started_at integer not null,

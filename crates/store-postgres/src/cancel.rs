@@ -25,7 +25,7 @@ pub(crate) async fn cancel(store: &PostgresStore, tenant: &Tenant, id: JobId) ->
     };
     match parse("state", &found.state)? {
         JobState::Queued => {
-            end_waiting(&mut *tx, &[id.as_uuid()], &JobError::cancelled(), Some(found.now), doing).await?;
+            end_waiting(&mut tx, &[id.as_uuid()], &JobError::cancelled(), Some(found.now), doing).await?;
         }
         JobState::Running => {
             sqlx::query!(
@@ -51,7 +51,7 @@ pub(crate) async fn retry(store: &PostgresStore, tenant: &Tenant, id: JobId) -> 
     sqlx::query!(
         r#"
         update jobs
-        set state = $3, attempt = 0, run_at = now_micros(), start_by = null, begun_at = null, finished_at = null,
+        set state = $3, attempt = 0, spared = 0, run_at = now_micros(), start_by = null, begun_at = null, finished_at = null,
             phase = 'prepare', step = 0, total_steps = 0, percent = 0, error_code = null, error_message = null
         where id = $1 and tenant = $2 and state = 'failed'
         "#,

@@ -2,8 +2,8 @@
 
 use clapboard_jobs::{Checkpoint, Lease, LeaseError};
 
-use crate::closing::Held;
 use crate::error::unavailable;
+use crate::held::Held;
 use crate::rows::column;
 use crate::store::PostgresStore;
 

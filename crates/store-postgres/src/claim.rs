@@ -6,8 +6,11 @@
 //! one of the same tenant where that has a cap. The partition's virtual time moves up unless another claim is just moving
 //! it: the next one then does.
 //!
-//! Candidates are found tenant by tenant: the index of waiting jobs is read at the head of each tenant's backlog and never
-//! through it, so a million jobs of a tenant that may run no more cost as much as one.
+//! Candidates are the first jobs of each queue, whoever's they are. Only where none of a queue's first [`FRONT`] can be had,
+//! since their tenants may run no more or the claimant cannot run them, is the queue searched tenant by tenant: the index of
+//! waiting jobs is read at the head of each tenant's backlog and never through it. So a million jobs of a tenant that may run
+//! no more cost a look at each other tenant that waits, some 50 µs each, and nothing else does. Within a tenant's backlog the
+//! search reads past jobs that back off and, in the one class that the claimant holds in part, past those that are too large.
 
 use clapboard_jobs::{CapacityClass, ClaimToken, Claimant, Claimed, Job, JobId, JobState, Lease, Micros, StoreError};
 
@@ -15,10 +18,12 @@ use crate::error::unavailable;
 use crate::rows::{JobRow, job_rows};
 use crate::store::{PostgresStore, micros};
 
-/// Of how many tenants, those whose turn it is, jobs are candidates.
-const TENANTS: i64 = 4;
 /// How many jobs are candidates: a claim can step over so many others that are under way.
 const CANDIDATES: i64 = 16;
+/// How many jobs of a queue, the first ones, are looked at before its tenants are.
+const FRONT: i64 = 32;
+/// Of how many tenants, those whose turn it is, jobs are candidates where tenants are searched.
+const TENANTS: i64 = 4;
 /// How often a claim looks again when others took every candidate under its hands.
 const ROUNDS: u32 = 8;
 
@@ -37,7 +42,10 @@ macro_rules! claim_job {
                 for update of j skip locked
             ),
             granted as materialized (
-                select id from picked where may_run_one_more(tenant)
+                -- Asked about tenants with a cap only: a call is a quarter of the time of a claim.
+                select p.id from picked p
+                where not exists (select from tenants t where t.tenant = p.tenant and t.max_running is not null)
+                    or may_run_one_more(p.tenant)
             ),
             raised as (
                 update jobs j
@@ -132,6 +140,7 @@ pub(crate) async fn claim(
                     select from workers w
                     where w.id <> $2 and w.state = 'idle' and not w.drain_requested and w.seen_at > now_micros() - $9
                         and j.partition = any(w.partitions) and (w.max_rows is null or w.max_rows >= j.rows)
+                        and j.spec_version = any(w.spec_versions)
                 ))
         )
         "#,
@@ -167,35 +176,77 @@ pub(crate) async fn claim_next(store: &PostgresStore, claimant: &Claimant) -> Re
                         select max(coalesce(w.max_rows, 9223372036854775807)) from workers w
                         where $9 and w.id <> $2 and w.state = 'idle' and not w.drain_requested
                             and w.seen_at > now_micros() - $10 and p.partition = any(w.partitions)
+                            -- One that knows only some of the versions keeps none of the jobs.
+                            and w.spec_versions @> $7
                     ) as idle_rows
                 from unnest($4::text[]) as p (partition)
                 cross join unnest($5::int[], $6::bigint[]) as c (class, bound)
                 where not exists (select from paused_partitions x where x.partition = p.partition)
             ),
-            -- Each tenant that waits in each of the queues, found by jumping from one to the next in the index.
+            -- The queues that have jobs for this claimant: those of more rows than `above`.
+            open as materialized (
+                select q.partition, q.class, coalesce(q.idle_rows, -1) as above from queues q
+                where q.idle_rows is null or q.idle_rows < q.bound
+            ),
+            near as materialized (
+                select o.partition, o.class, first.id, first.rank
+                from open o
+                cross join lateral (
+                    select f.id, f.rank
+                    from (
+                        select j.id, j.rank, j.tenant, j.rows, j.run_at, j.spec_version from jobs j
+                        where j.claim_token is null and j.finished_at is null
+                            and j.partition = o.partition and j.capacity_class = o.class
+                        order by j.rank, j.id
+                        limit $13
+                    ) f
+                    where f.run_at <= (select now_micros()) and f.spec_version = any($7)
+                        and f.rows <= $8 and f.rows > o.above
+                        and coalesce((
+                            select t.max_running > (
+                                select count(*) from jobs r where r.tenant = t.tenant and r.state = 'running'
+                            )
+                            from tenants t
+                            where t.tenant = f.tenant
+                        ), true)
+                    order by f.rank, f.id
+                    limit $12
+                ) first
+            ),
+            -- Where none of the first can be had and there are others: each tenant that waits, found by jumping from one to
+            -- the next in the index.
             waiting as (
-                select q.partition, q.class, q.idle_rows, first.tenant
-                from queues q
+                select o.partition, o.class, o.above, v.version, first.tenant
+                from open o
+                cross join unnest($7::bigint[]) as v (version)
                 cross join lateral (
                     select j.tenant from jobs j
-                    where j.state = 'queued' and j.partition = q.partition and j.capacity_class = q.class
+                    where j.state = 'queued' and j.partition = o.partition and j.capacity_class = o.class
+                        and j.spec_version = v.version
                     order by j.tenant
                     limit 1
                 ) first
-                where q.idle_rows is null or q.idle_rows < q.bound
+                where not exists (select from near n where n.partition = o.partition and n.class = o.class)
+                    and exists (
+                        select from jobs j
+                        where j.claim_token is null and j.finished_at is null
+                            and j.partition = o.partition and j.capacity_class = o.class
+                        order by j.rank, j.id
+                        offset $13
+                    )
                 union all
-                select w.partition, w.class, w.idle_rows, following.tenant
+                select w.partition, w.class, w.above, w.version, following.tenant
                 from waiting w
                 cross join lateral (
                     select j.tenant from jobs j
                     where j.state = 'queued' and j.partition = w.partition and j.capacity_class = w.class
-                        and j.tenant > w.tenant
+                        and j.spec_version = w.version and j.tenant > w.tenant
                     order by j.tenant
                     limit 1
                 ) following
             ),
             heads as materialized (
-                select w.partition, w.class, w.tenant, w.idle_rows, head.id, head.rank
+                select w.*
                 from waiting w
                 cross join lateral (
                     select (select t.max_running from tenants t where t.tenant = w.tenant) as most
@@ -203,9 +254,8 @@ pub(crate) async fn claim_next(store: &PostgresStore, claimant: &Claimant) -> Re
                 cross join lateral (
                     select j.id, j.rank from jobs j
                     where j.state = 'queued' and j.partition = w.partition and j.capacity_class = w.class
-                        and j.tenant = w.tenant and j.run_at + 0 <= (select now_micros())
-                        and j.spec_version = any($7)
-                        and j.rows <= $8 and (w.idle_rows is null or j.rows > w.idle_rows)
+                        and j.spec_version = w.version and j.tenant = w.tenant
+                        and j.run_at + 0 <= (select now_micros()) and j.rows <= $8 and j.rows > w.above
                     order by j.rank, j.id
                     limit 1
                 ) head
@@ -215,18 +265,22 @@ pub(crate) async fn claim_next(store: &PostgresStore, claimant: &Claimant) -> Re
                 limit $11
             ),
             best as materialized (
-                select c.id, c.rank
-                from heads h
-                cross join lateral (
-                    select j.id, j.rank from jobs j
-                    where j.state = 'queued' and j.partition = h.partition and j.capacity_class = h.class
-                        and j.tenant = h.tenant and j.run_at + 0 <= (select now_micros())
-                        and j.spec_version = any($7)
-                        and j.rows <= $8 and (h.idle_rows is null or j.rows > h.idle_rows)
-                    order by j.rank, j.id
-                    limit $12
-                ) c
-                order by c.rank, c.id
+                select found.id, found.rank
+                from (
+                    select n.id, n.rank from near n
+                    union all
+                    select c.id, c.rank
+                    from heads h
+                    cross join lateral (
+                        select j.id, j.rank from jobs j
+                        where j.state = 'queued' and j.partition = h.partition and j.capacity_class = h.class
+                            and j.spec_version = h.version and j.tenant = h.tenant
+                            and j.run_at + 0 <= (select now_micros()) and j.rows <= $8 and j.rows > h.above
+                        order by j.rank, j.id
+                        limit $12
+                    ) c
+                ) found
+                order by found.rank, found.id
                 limit $12
             )
             "#,
@@ -241,7 +295,8 @@ pub(crate) async fn claim_next(store: &PostgresStore, claimant: &Claimant) -> Re
             claimant.ahead,
             micros(clapboard_jobs::store::WORKER_MEMORY),
             TENANTS,
-            CANDIDATES
+            CANDIDATES,
+            FRONT
         )
         .fetch_optional(store.pool())
         .await

@@ -4,7 +4,7 @@
 //! ranks follow one another; the partition's virtual time is read without a lock, since a rank that is off by the job
 //! being claimed just now is as fair. The jobs of a tenant with a cap on its queue are counted while its row is locked.
 
-use clapboard_jobs::{CapacityClass, Job, NewJob, StoreError, rank};
+use clapboard_jobs::{CapacityClass, Job, NewJob, StoreError, Weight, rank};
 use sqlx::PgConnection;
 
 use crate::error::{Refusal, unavailable};
@@ -27,7 +27,7 @@ pub(crate) async fn create(store: &PostgresStore, new: &NewJob) -> Result<Job, S
     job.ok_or_else(|| StoreError::Unavailable { doing: DOING, source: "the insert returned no row".into() })
 }
 
-/// Locks the tenant's row and counts its waiting jobs, one queue after the other and no further than the cap.
+/// Locks the tenant's row and counts its waiting jobs, no further than the cap.
 async fn require_room(tx: &mut PgConnection, new: &NewJob) -> Result<(), StoreError> {
     let tenant = &new.tenant;
     let most = sqlx::query_scalar!("select max_queued from tenants where tenant = $1 for update", tenant.as_str())
@@ -40,17 +40,15 @@ async fn require_room(tx: &mut PgConnection, new: &NewJob) -> Result<(), StoreEr
     };
     let waiting = sqlx::query_scalar!(
         r#"
-        select count(*) as "waiting!"
-        from queue_clocks q
-        cross join generate_series(0, $2::int) as class
-        cross join lateral (
-            select from jobs j
-            where j.state = 'queued' and j.partition = q.partition and j.capacity_class = class and j.tenant = $1
-            limit $3
-        ) waits
+        select count(*) as "waiting!" from (
+            select from jobs
+            -- Claimed ones that have not begun have the same status; they are few.
+            where tenant collate "POSIX" = $1 and job_status(state, begun_at is not null) = 'queued'
+                and lease_expires_at is null
+            limit $2
+        ) counted
         "#,
         tenant.as_str(),
-        i32::from(CapacityClass::COUNT) - 1,
         most
     )
     .fetch_one(&mut *tx)
@@ -78,8 +76,6 @@ async fn insert(
     new: &NewJob,
     under_lock: bool,
 ) -> Result<Option<Job>, StoreError> {
-    // The same rule as rank::virtual_finish: what is not a positive finite number counts as nothing.
-    let share = if new.cost_tflop.is_finite() && new.cost_tflop > 0.0 { new.cost_tflop } else { 0.0 };
     let inserted = job_rows!(
         r#"
         with allowed as materialized (
@@ -122,12 +118,12 @@ async fn insert(
         new.priority.as_str(),
         i64::from(new.spec.version),
         new.spec.json,
-        share,
+        rank::share(new.cost_tflop),
         new.cost_tflop,
         new.priority.penalty(),
         new.start_within.map(micros),
         i64::from(store.policy().max_attempts),
-        rank::DEFAULT_WEIGHT,
+        Weight::DEFAULT.get(),
         under_lock
     )
     .fetch_optional(connection)

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+pub(crate) use clapboard_jobs::rows::{unavailable, unreadable};
 use clapboard_jobs::{LeaseError, StoreError};
 
 /// SQLSTATEs that mean something of their own to the store. Every other one is an answer that was not expected, so the
@@ -60,19 +61,6 @@ pub(crate) struct NoConnection {
 #[error("no answer within {:?}", waited)]
 pub(crate) struct NoAnswer {
     pub(crate) waited: Duration,
-}
-
-/// Says that the store could not be reached while `doing`.
-pub(crate) fn unavailable(doing: &'static str) -> impl Fn(sqlx::Error) -> StoreError {
-    move |source| StoreError::Unavailable { doing, source: source.into() }
-}
-
-/// Says that a column holds what this program cannot read.
-pub(crate) fn unreadable<E>(field: &'static str) -> impl Fn(E) -> StoreError
-where
-    E: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    move |source| StoreError::Unreadable { field, source: source.into() }
 }
 
 /// An error of a verb, which can say what to do about it.

@@ -31,19 +31,22 @@ pub(crate) async fn paused(store: &PostgresStore) -> Result<Vec<Partition>, Stor
 
 pub(crate) async fn announce(store: &PostgresStore, card: &WorkerCard) -> Result<Orders, StoreError> {
     let partitions: Vec<String> = card.partitions.iter().map(|partition| partition.as_str().to_owned()).collect();
+    let spec_versions: Vec<i64> = card.spec_versions.iter().map(|&version| i64::from(version)).collect();
     let drain = sqlx::query_scalar!(
         r#"
-        insert into workers as w (id, host, version, partitions, max_rows, state, started_at, seen_at)
-        values ($1, $2, $3, $4, $5, $6, now_micros(), now_micros())
+        insert into workers as w (id, host, version, partitions, spec_versions, max_rows, state, started_at, seen_at)
+        values ($1, $2, $3, $4, $5, $6, $7, now_micros(), now_micros())
         on conflict (id) do update
         set host = excluded.host, version = excluded.version, partitions = excluded.partitions,
-            max_rows = excluded.max_rows, state = excluded.state, seen_at = excluded.seen_at
+            spec_versions = excluded.spec_versions, max_rows = excluded.max_rows, state = excluded.state,
+            seen_at = excluded.seen_at
         returning drain_requested
         "#,
         card.id.0,
         text(&card.host),
         text(&card.version),
         &partitions,
+        &spec_versions,
         card.max_rows.map(|rows| i64::try_from(rows).unwrap_or(i64::MAX)),
         card.state.as_str()
     )
@@ -64,7 +67,7 @@ pub(crate) async fn retire(store: &PostgresStore, worker: WorkerId) -> Result<()
 pub(crate) async fn workers(store: &PostgresStore) -> Result<Vec<WorkerRecord>, StoreError> {
     let found = sqlx::query!(
         r#"
-        select id, host, version, partitions, max_rows, state, started_at, seen_at, drain_requested
+        select id, host, version, partitions, spec_versions, max_rows, state, started_at, seen_at, drain_requested
         from workers
         where seen_at > now_micros() - $1
         order by started_at, id
@@ -81,6 +84,11 @@ pub(crate) async fn workers(store: &PostgresStore) -> Result<Vec<WorkerRecord>, 
             host: row.host,
             version: row.version,
             partitions: row.partitions.iter().map(|name| partition(name)).collect::<Result<_, _>>()?,
+            spec_versions: row
+                .spec_versions
+                .iter()
+                .map(|&version| number("spec_versions", version))
+                .collect::<Result<_, _>>()?,
             max_rows: row.max_rows.map(|rows| number("max_rows", rows)).transpose()?,
             state: parse("state", &row.state)?,
         };

@@ -1,10 +1,10 @@
 //! Which objects no row names any more.
 
-use clapboard_jobs::{BlobKey, StoreError};
+use clapboard_jobs::{BlobKey, StoreError, backoff};
 
 use crate::error::unavailable;
 use crate::rows::parse;
-use crate::store::PostgresStore;
+use crate::store::{PostgresStore, micros};
 
 fn columns(keys: &[BlobKey]) -> Vec<String> {
     keys.iter().map(|key| key.as_str().to_owned()).collect()
@@ -35,6 +35,25 @@ pub(crate) async fn forget(store: &PostgresStore, keys: &[BlobKey]) -> Result<()
         .execute(store.pool())
         .await
         .map_err(unavailable("forgetting collected garbage"))?;
+    Ok(())
+}
+
+pub(crate) async fn postpone(store: &PostgresStore, keys: &[BlobKey]) -> Result<(), StoreError> {
+    let waits: Vec<i64> =
+        (1..=backoff::GARBAGE_STEPS).map(|failures| micros(backoff::garbage_delay(failures))).collect();
+    sqlx::query!(
+        r#"
+        update objects
+        set failures = failures + 1,
+            collect_after = now_micros() + ($2::bigint[])[least(failures + 1, cardinality($2::bigint[]))]
+        where key = any($1) and standing = 'garbage'
+        "#,
+        &columns(keys),
+        &waits
+    )
+    .execute(store.pool())
+    .await
+    .map_err(unavailable("putting garbage off"))?;
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Reading jobs.
 
 use clapboard_jobs::store::FARTHEST_PLACE;
-use clapboard_jobs::{Attempt, Job, JobId, JobPage, JobState, ListQuery, Micros, Order, StoreError, Tenant};
+use clapboard_jobs::{Attempt, Job, JobId, JobPage, JobState, ListQuery, Micros, Order, Status, StoreError, Tenant};
 use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
 
@@ -50,7 +50,11 @@ pub(crate) async fn list(store: &PostgresStore, tenant: &Tenant, query: &ListQue
         None => (first_at, first_id),
         Some(after) => (created_at(store, tenant, after).await?, after.as_uuid()),
     };
-    let status = query.status.map(|status| status.as_str());
+    // A page of each status, merged: the index holds every status in its own order.
+    let statuses: Vec<String> = match query.status {
+        Some(status) => vec![status.as_str().to_owned()],
+        None => Status::ALL.iter().map(|status| status.as_str().to_owned()).collect(),
+    };
     // One more than asked for tells whether there is more.
     let limit = i64::from(query.limit) + 1;
     let rows = match query.order {
@@ -58,16 +62,25 @@ pub(crate) async fn list(store: &PostgresStore, tenant: &Tenant, query: &ListQue
             job_rows!(
                 "",
                 r#"
-                from jobs
-                where tenant collate "POSIX" = $1 and (created_at, id) > ($2, $3)
-                    and ($4::text is null or job_status(state, begun_at is not null) = $4)
+                from (
+                    select page.*
+                    from unnest($4::text[]) as wanted (status)
+                    cross join lateral (
+                        select * from jobs
+                        where tenant collate "POSIX" = $1 and job_status(state, begun_at is not null) = wanted.status
+                            and (created_at, id) > ($2, $3)
+                        order by created_at, id
+                        limit $5
+                    ) page
+                    order by created_at, id
+                    limit $5
+                ) pages
                 order by created_at, id
-                limit $5
                 "#,
                 tenant.as_str(),
                 after_at,
                 after_id,
-                status,
+                &statuses,
                 limit
             )
             .fetch_all(store.pool())
@@ -77,16 +90,25 @@ pub(crate) async fn list(store: &PostgresStore, tenant: &Tenant, query: &ListQue
             job_rows!(
                 "",
                 r#"
-                from jobs
-                where tenant collate "POSIX" = $1 and (created_at, id) < ($2, $3)
-                    and ($4::text is null or job_status(state, begun_at is not null) = $4)
+                from (
+                    select page.*
+                    from unnest($4::text[]) as wanted (status)
+                    cross join lateral (
+                        select * from jobs
+                        where tenant collate "POSIX" = $1 and job_status(state, begun_at is not null) = wanted.status
+                            and (created_at, id) < ($2, $3)
+                        order by created_at desc, id desc
+                        limit $5
+                    ) page
+                    order by created_at desc, id desc
+                    limit $5
+                ) pages
                 order by created_at desc, id desc
-                limit $5
                 "#,
                 tenant.as_str(),
                 after_at,
                 after_id,
-                status,
+                &statuses,
                 limit
             )
             .fetch_all(store.pool())
@@ -153,31 +175,13 @@ pub(crate) async fn queue_position(
         JobState::Running if job.begun_at.is_none() => return Ok(Some(0)),
         _ => return Ok(None),
     }
-    // Tenant by tenant, and no further than any place is told: a poll must not read a backlog.
+    // No further than any place is told: a poll must not read a backlog.
     let ahead = sqlx::query_scalar!(
         r#"
-        with recursive waiting as (
-            (
-                select j.tenant from jobs j
-                where j.state = 'queued' and j.partition = $1 and j.capacity_class = $2
-                order by j.tenant
-                limit 1
-            )
-            union all
-            select following.tenant
-            from waiting w
-            cross join lateral (
-                select j.tenant from jobs j
-                where j.state = 'queued' and j.partition = $1 and j.capacity_class = $2 and j.tenant > w.tenant
-                order by j.tenant
-                limit 1
-            ) following
-        )
         select count(*) as "ahead!" from (
-            select
-            from waiting w
-            join jobs j on j.tenant = w.tenant
-            where j.state = 'queued' and j.partition = $1 and j.capacity_class = $2 and (j.rank, j.id) < ($3, $4)
+            select from jobs j
+            where j.claim_token is null and j.finished_at is null and j.partition = $1 and j.capacity_class = $2
+                and (j.rank, j.id) < ($3, $4)
             limit 1000
         ) counted
         "#,

@@ -6,6 +6,7 @@ use clapboard_jobs::{JobId, Micros, StoreError};
 
 use crate::delete::bury;
 use crate::error::unavailable;
+use crate::rows::number;
 use crate::store::{PostgresStore, micros};
 
 /// How long a worker that says nothing is remembered at all.
@@ -51,27 +52,6 @@ pub(crate) async fn purge_records(store: &PostgresStore, limit: u32) -> Result<V
         .map_err(unavailable(doing))?;
     let mut purged = Vec::new();
     if let Some(life) = store.policy().record_life.map(micros) {
-        // Before this round's jobs join what is left of those deleted earlier.
-        sqlx::query!(
-            r#"
-            with forgotten as (
-                delete from deleted_jobs
-                where id in (
-                    select id from deleted_jobs where deleted_at <= now_micros() - $1
-                    order by deleted_at
-                    limit $2
-                    for update skip locked
-                )
-                returning id
-            )
-            delete from deliveries d using forgotten f where d.job_id = f.id
-            "#,
-            life,
-            i64::from(limit)
-        )
-        .execute(&mut *tx)
-        .await
-        .map_err(unavailable(doing))?;
         purged = sqlx::query_scalar!(
             r#"
             select id from jobs
@@ -92,6 +72,36 @@ pub(crate) async fn purge_records(store: &PostgresStore, limit: u32) -> Result<V
     Ok(purged.into_iter().map(JobId::from_uuid).collect())
 }
 
+pub(crate) async fn forget_deleted(store: &PostgresStore, limit: u32) -> Result<usize, StoreError> {
+    let Some(life) = store.policy().record_life.map(micros) else {
+        return Ok(0);
+    };
+    let forgotten = sqlx::query_scalar!(
+        r#"
+        with forgotten as (
+            delete from deleted_jobs
+            where id in (
+                select id from deleted_jobs where deleted_at <= now_micros() - $1
+                order by deleted_at
+                limit $2
+                for update skip locked
+            )
+            returning id
+        ),
+        untold as (
+            delete from deliveries d using forgotten f where d.job_id = f.id
+        )
+        select count(*) as "forgotten!" from forgotten
+        "#,
+        life,
+        i64::from(limit)
+    )
+    .fetch_one(store.pool())
+    .await
+    .map_err(unavailable("forgetting deleted jobs"))?;
+    number("deleted_jobs", forgotten)
+}
+
 pub(crate) async fn next_due(store: &PostgresStore, after: Micros) -> Result<Option<Micros>, StoreError> {
     let moment = sqlx::query_scalar!(
         r#"
@@ -106,6 +116,8 @@ pub(crate) async fn next_due(store: &PostgresStore, after: Micros) -> Result<Opt
             select min(result_expires_at) from jobs where result_key is not null and result_expires_at > $1
             union all
             select min(finished_at) + $2 from jobs where finished_at is not null and finished_at > $1 - $2
+            union all
+            select min(deleted_at) + $2 from deleted_jobs where deleted_at > $1 - $2
             union all
             select min(collect_after) from objects where standing = 'garbage' and collect_after > $1
         ) moments

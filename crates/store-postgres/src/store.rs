@@ -17,7 +17,7 @@ use sqlx::postgres::PgPool;
 use crate::error::{NoAnswer, VerbError};
 use crate::options::Options;
 use crate::{
-    cancel, checkpoint, claim, create, delete, finish, fleet, garbage, outbox, progress, read, retention, sweep,
+    cancel, checkpoint, claim, create, delete, finish, fleet, garbage, outbox, progress, read, ready, retention, sweep,
     tenants,
 };
 
@@ -173,7 +173,7 @@ impl Store for PostgresStore {
     }
 
     async fn ready(&self, limit: u32) -> Result<Vec<Hint>, StoreError> {
-        self.run("looking for jobs that are due", || sweep::ready(self, limit)).await
+        self.run("looking for jobs that are due", || ready::ready(self, limit)).await
     }
 
     async fn reclaim_expired(&self, limit: u32) -> Result<Reclaimed, StoreError> {
@@ -196,6 +196,10 @@ impl Store for PostgresStore {
         self.run("purging records", || retention::purge_records(self, limit)).await
     }
 
+    async fn forget_deleted(&self, limit: u32) -> Result<usize, StoreError> {
+        self.run("forgetting deleted jobs", || retention::forget_deleted(self, limit)).await
+    }
+
     async fn next_due(&self, after: Micros) -> Result<Option<Micros>, StoreError> {
         self.run("looking for the next moment that matters", || retention::next_due(self, after)).await
     }
@@ -206,6 +210,10 @@ impl Store for PostgresStore {
 
     async fn forget_garbage(&self, keys: &[BlobKey]) -> Result<(), StoreError> {
         self.run("forgetting collected garbage", || garbage::forget(self, keys)).await
+    }
+
+    async fn postpone_garbage(&self, keys: &[BlobKey]) -> Result<(), StoreError> {
+        self.run("putting garbage off", || garbage::postpone(self, keys)).await
     }
 
     async fn unnamed(&self, keys: &[BlobKey]) -> Result<Vec<BlobKey>, StoreError> {

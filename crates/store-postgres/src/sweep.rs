@@ -3,95 +3,14 @@
 //! Several sweeps may run at once: each takes what no other holds (`skip locked`), and the lock makes Postgres look at the
 //! row's newest version before it counts as found. So a lease that was renewed just now is not taken back.
 
-use clapboard_jobs::{
-    CapacityClass, FailureCode, Hint, JobError, JobId, JobState, LeaseError, Queue, StoreError, WorkerId,
-    store::Reclaimed,
-};
+use clapboard_jobs::{FailureCode, JobError, JobId, JobState, LeaseError, StoreError, WorkerId, store::Reclaimed};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::closing::{Held, HeldRow, end_waiting, select_held};
-use crate::error::{unavailable, unreadable};
-use crate::rows;
+use crate::closing::end_waiting;
+use crate::error::unavailable;
+use crate::held::{Held, HeldRow, select_held};
 use crate::store::PostgresStore;
-
-pub(crate) async fn ready(store: &PostgresStore, limit: u32) -> Result<Vec<Hint>, StoreError> {
-    let found = sqlx::query!(
-        r#"
-        with recursive queues as materialized (
-            select q.partition, class
-            from queue_clocks q
-            cross join generate_series(0, $1::int) as class
-            where not exists (select from paused_partitions p where p.partition = q.partition)
-        ),
-        waiting as (
-            select q.partition, q.class, first.tenant
-            from queues q
-            cross join lateral (
-                select j.tenant from jobs j
-                where j.state = 'queued' and j.partition = q.partition and j.capacity_class = q.class
-                order by j.tenant
-                limit 1
-            ) first
-            union all
-            select w.partition, w.class, following.tenant
-            from waiting w
-            cross join lateral (
-                select j.tenant from jobs j
-                where j.state = 'queued' and j.partition = w.partition and j.capacity_class = w.class
-                    and j.tenant > w.tenant
-                order by j.tenant
-                limit 1
-            ) following
-        ),
-        shares as materialized (
-            select
-                w.partition, w.class, w.tenant,
-                least($2, (
-                    select t.max_running - (
-                        select count(*) from jobs r where r.tenant = t.tenant and r.state = 'running'
-                    )
-                    from tenants t
-                    where t.tenant = w.tenant
-                )) as most
-            from waiting w
-        ),
-        due as (
-            select
-                s.partition, s.class, head.id, head.rank,
-                row_number() over (partition by s.partition, s.class order by head.rank, head.id) as place
-            from shares s
-            cross join lateral (
-                select j.id, j.rank from jobs j
-                where j.state = 'queued' and j.partition = s.partition and j.capacity_class = s.class
-                    and j.tenant = s.tenant and j.run_at + 0 <= (select now_micros())
-                order by j.rank, j.id
-                limit greatest(s.most, 0)
-            ) head
-        )
-        select
-            partition as "partition!", class as "class!", id as "id!", rank as "rank!"
-        from due
-        where place <= $2
-        order by partition, class, place
-        "#,
-        i32::from(CapacityClass::COUNT) - 1,
-        i64::from(limit)
-    )
-    .fetch_all(store.pool())
-    .await
-    .map_err(unavailable("looking for jobs that are due"))?;
-    let mut hints = Vec::with_capacity(found.len());
-    for row in found {
-        let number = u8::try_from(row.class).map_err(unreadable("capacity_class"))?;
-        let Some(class) = CapacityClass::from_number(number) else {
-            continue;
-        };
-        let queue = Queue::of(rows::partition(&row.partition)?, class);
-        hints.push(Hint { queue, rank: row.rank, job: JobId::from_uuid(row.id) });
-    }
-    Ok(hints)
-}
 
 pub(crate) async fn reclaim_expired(store: &PostgresStore, limit: u32) -> Result<Reclaimed, StoreError> {
     let doing = "taking back jobs whose leases have ended";
@@ -131,8 +50,9 @@ pub(crate) async fn reclaim_from_dead(store: &PostgresStore, living: &[WorkerId]
 
 async fn take_back(tx: &mut PgConnection, rows: Vec<HeldRow>, doing: &'static str) -> Result<Reclaimed, StoreError> {
     let mut reclaimed = Reclaimed::default();
-    for held in rows.into_iter().map(Held::from) {
-        match held.reclaim(tx, doing).await {
+    for row in rows {
+        let held = Held::try_from(row)?;
+        match held.close(tx, &held.tally.lost(), doing).await {
             Ok(JobState::Queued) => reclaimed.requeued.push(held.job),
             Ok(_) => reclaimed.ended.push(held.job),
             Err(LeaseError::Store(error)) => return Err(error),
@@ -163,7 +83,7 @@ pub(crate) async fn fail_overdue(store: &PostgresStore, limit: u32) -> Result<Ve
         return Ok(Vec::new());
     }
     let error = JobError::new(FailureCode::StartDeadlineExceeded, "no worker began the job in time");
-    end_waiting(&mut *tx, &overdue, &error, None, doing).await?;
+    end_waiting(&mut tx, &overdue, &error, None, doing).await?;
     tx.commit().await.map_err(unavailable(doing))?;
     Ok(overdue.into_iter().map(JobId::from_uuid).collect())
 }

@@ -1,14 +1,12 @@
 //! What tenants may have, by which keys they are known, and what they have used.
 
-use clapboard_jobs::{KeyHash, StoreError, Tenant, TenantLimits, Usage, rank};
+use clapboard_jobs::{KeyHash, StoreError, Tenant, TenantLimits, Usage};
 
 use crate::error::unavailable;
 use crate::rows::{number, parse};
 use crate::store::PostgresStore;
 
 pub(crate) async fn set(store: &PostgresStore, tenant: &Tenant, limits: &TenantLimits) -> Result<(), StoreError> {
-    // What is not a positive number counts as the default, as in the order itself.
-    let weight = if limits.weight.is_finite() && limits.weight > 0.0 { limits.weight } else { rank::DEFAULT_WEIGHT };
     sqlx::query!(
         r#"
         insert into tenants (tenant, weight, max_running, max_queued) values ($1, $2, $3, $4)
@@ -16,7 +14,7 @@ pub(crate) async fn set(store: &PostgresStore, tenant: &Tenant, limits: &TenantL
         set weight = excluded.weight, max_running = excluded.max_running, max_queued = excluded.max_queued
         "#,
         tenant.as_str(),
-        weight,
+        limits.weight.get(),
         limits.max_running.map(i64::from),
         limits.max_queued.map(i64::from)
     )

@@ -1,5 +1,6 @@
 //! The store against its contract, its tables against nonsense, its connections against outages.
 
+mod instants;
 mod migrating;
 mod outage;
 mod plans;

@@ -4,54 +4,41 @@ use clapboard_jobs::{Job, JobError, JobEvent, JobId, JobState, StoreError, Tenan
 use sqlx::SqliteConnection;
 
 use crate::error::{unavailable, unreadable};
+use crate::rows::parse;
 use crate::store::SqliteStore;
-use crate::{objects, outbox, read};
+use crate::{closing, read};
 
 pub(crate) async fn cancel(store: &SqliteStore, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError> {
     let doing = "cancelling a job";
     let mut tx = store.begin(doing).await?;
     let now = store.now().0;
     let (uuid, tenant) = (id.as_uuid(), tenant.as_str());
-    let error = JobError::cancelled();
-    let (state, code) = (JobState::Queued.on(JobEvent::Cancel).map_err(unreadable("state"))?, error.code.as_str());
-    let name = state.as_str();
-    let ended = sqlx::query!(
-        r#"
-        update jobs
-        set state = ?1, finished_at = ?2, cancel_requested_at = ?2, error_code = ?3, error_message = ?4,
-            checkpoint_key = null, checkpoint_step = null, checkpoint_size_bytes = null, checkpoint_sha256 = null,
-            checkpoint_fingerprint = null
-        where id = ?5 and tenant = ?6 and state = 'queued'
-        "#,
-        name,
-        now,
-        code,
-        error.message,
-        uuid,
-        tenant
-    )
-    .execute(&mut *tx)
-    .await
-    .map_err(unavailable(doing))?;
-    if ended.rows_affected() > 0 {
-        objects::discard_unnamed(&mut tx, uuid, now, now, doing).await?;
-        outbox::tell(&mut tx, uuid, state, now, doing).await?;
+    let Some(state) = sqlx::query_scalar!("select state from jobs where id = ? and tenant = ?", uuid, tenant)
+        .fetch_optional(&mut *tx)
+        .await
+        .map_err(unavailable(doing))?
+    else {
+        return Ok(None);
+    };
+    match parse("state", &state)? {
+        JobState::Queued => {
+            closing::end_waiting(&mut tx, uuid, now, &JobError::cancelled(), Some(now), doing).await?;
+        }
+        JobState::Running => {
+            sqlx::query!(
+                "update jobs set cancel_requested_at = ? where id = ? and cancel_requested_at is null",
+                now,
+                uuid
+            )
+            .execute(&mut *tx)
+            .await
+            .map_err(unavailable(doing))?;
+        }
+        JobState::Completed | JobState::Failed | JobState::Cancelled => {}
     }
-    sqlx::query!(
-        r#"
-        update jobs set cancel_requested_at = coalesce(cancel_requested_at, ?)
-        where id = ? and tenant = ? and state = 'running'
-        "#,
-        now,
-        uuid,
-        tenant
-    )
-    .execute(&mut *tx)
-    .await
-    .map_err(unavailable(doing))?;
-    let job = find(&mut tx, id, tenant, doing).await?;
+    let job = read::load(&mut tx, id, doing).await?;
     tx.commit().await.map_err(unavailable(doing))?;
-    Ok(job)
+    Ok(Some(job))
 }
 
 pub(crate) async fn retry(store: &SqliteStore, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError> {
@@ -63,7 +50,7 @@ pub(crate) async fn retry(store: &SqliteStore, tenant: &Tenant, id: JobId) -> Re
     sqlx::query!(
         r#"
         update jobs
-        set state = ?, run_at = ?, attempt = 0, start_by = null, begun_at = null, finished_at = null,
+        set state = ?, run_at = ?, attempt = 0, spared = 0, start_by = null, begun_at = null, finished_at = null,
             error_code = null, error_message = null, phase = 'prepare', step = 0, total_steps = 0, percent = 0
         where id = ? and tenant = ? and state = 'failed'
         "#,

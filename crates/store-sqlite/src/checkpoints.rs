@@ -2,9 +2,10 @@
 
 use clapboard_jobs::{Checkpoint, Lease, LeaseError};
 
-use crate::error::{unavailable, unreadable};
+use crate::error::unavailable;
 use crate::held::Held;
 use crate::objects;
+use crate::rows::column;
 use crate::store::SqliteStore;
 
 pub(crate) async fn expect(store: &SqliteStore, lease: &Lease, step: u32) -> Result<(), LeaseError> {
@@ -37,7 +38,7 @@ pub(crate) async fn keep(store: &SqliteStore, lease: &Lease, checkpoint: &Checkp
         return Err(foreign());
     }
     let step = i64::from(checkpoint.step);
-    let size = i64::try_from(checkpoint.size_bytes).map_err(unreadable("checkpoint_size_bytes"))?;
+    let size = column("checkpoint_size_bytes", checkpoint.size_bytes)?;
     let fingerprint = checkpoint.fingerprint.0.as_str();
     let kept = sqlx::query!(
         r#"

@@ -1,79 +1,105 @@
-//! How a claim ends, whoever ends it.
+//! How a claim ends, and how a job does, whoever ends it.
 //!
-//! Each function belongs to a transaction that has found the claim in force, and each repeats the condition: id, fence,
-//! token and `state = 'running'`.
+//! Each function belongs to a transaction that has found the claim in force, or the job waiting, and repeats that condition.
 
 use std::time::Duration;
 
 use clapboard_jobs::{
-    AttemptEnd, FailureCode, JobError, JobEvent, JobState, LeaseError, Micros, ResultObject, RunReport,
+    Again, AttemptEnd, JobError, JobEvent, JobState, LeaseError, Micros, ResultObject, RunReport, StoreError, Verdict,
 };
 use sqlx::SqliteConnection;
+use uuid::Uuid;
 
 use crate::error::{unavailable, unreadable};
 use crate::held::Held;
+use crate::rows::column;
 use crate::{attempts, objects, outbox, usage};
 
-impl Held {
-    /// Returns the state that `event` leads to from `running`.
-    pub(crate) fn after(event: JobEvent) -> JobState {
-        JobState::Running.on(event).expect("requeue, complete, fail and cancel all lead out of running")
-    }
+/// What a job ends with.
+struct End<'a> {
+    state: JobState,
+    /// When the cancel of a waiting job was accepted.
+    cancelled_at: Option<i64>,
+    error: Option<&'a JobError>,
+    result: Option<Stored<'a>>,
+}
 
-    /// Ends the job without a result: failed, or cancelled if the error says so or somebody had asked for it.
-    pub(crate) async fn fail(
+/// A result, and what belongs to it.
+struct Stored<'a> {
+    object: &'a ResultObject,
+    size_bytes: i64,
+    report: String,
+    /// Until when it is kept.
+    expires_at: Option<i64>,
+}
+
+impl End<'_> {
+    /// Ends the row of a job that waits, or that `claim` holds, and returns how many such rows there were.
+    async fn apply(
         &self,
         tx: &mut SqliteConnection,
+        job: Uuid,
+        claim: Option<&Held>,
         now: i64,
-        error: &JobError,
         doing: &'static str,
-    ) -> Result<JobState, LeaseError> {
-        let cancelled = JobError::cancelled();
-        let error = if self.cancel_requested { &cancelled } else { error };
-        let state = Self::after(error.event());
-        let ending = if state == JobState::Cancelled { AttemptEnd::Cancelled } else { AttemptEnd::Failed };
-        self.end_without_result(tx, now, error, ending, doing).await
-    }
-
-    /// Ends the job without a result, with the attempt's end given.
-    pub(crate) async fn end_without_result(
-        &self,
-        tx: &mut SqliteConnection,
-        now: i64,
-        error: &JobError,
-        ending: AttemptEnd,
-        doing: &'static str,
-    ) -> Result<JobState, LeaseError> {
-        let (id, fence, token) = self.condition();
-        let state = Self::after(error.event());
-        let (name, code) = (state.as_str(), error.code.as_str());
-        let done = sqlx::query!(
-            r#"
-            update jobs
-            set state = ?, finished_at = ?, error_code = ?, error_message = ?,
-                checkpoint_key = null, checkpoint_step = null, checkpoint_size_bytes = null, checkpoint_sha256 = null,
-                checkpoint_fingerprint = null,
-                claim_token = null, worker = null, lease_expires_at = null
-            where id = ? and fence = ? and claim_token = ? and state = 'running'
-            "#,
-            name,
+    ) -> Result<u64, StoreError> {
+        let (state, result) = (self.state.as_str(), self.result.as_ref());
+        let (code, message) =
+            (self.error.map(|error| error.code.as_str()), self.error.map(|error| error.message.as_str()));
+        let key = result.map(|stored| stored.object.key.as_str());
+        let size = result.map(|stored| stored.size_bytes);
+        let sha256 = result.map(|stored| stored.object.sha256.as_str());
+        let expires_at = result.and_then(|stored| stored.expires_at);
+        let report = result.map(|stored| stored.report.as_str());
+        let (token, fence) = (claim.map(|held| held.token.0), claim.map(|held| held.fence.0));
+        let done = sqlx::query_file!(
+            "queries/end_job.sql",
+            state,
             now,
+            self.cancelled_at,
             code,
-            error.message,
-            id,
-            fence,
-            token
+            message,
+            key,
+            size,
+            sha256,
+            expires_at,
+            report,
+            job,
+            token,
+            fence
         )
-        .execute(&mut *tx)
+        .execute(tx)
         .await
         .map_err(unavailable(doing))?;
-        self.applied(done.rows_affected())?;
-        attempts::close(tx, self, now, ending, Some(error), doing).await?;
-        outbox::tell(tx, id, state, now, doing).await?;
-        Ok(state)
+        Ok(done.rows_affected())
     }
+}
 
-    /// Ends the job with its result. It has begun then, also where the worker was done before it could say so.
+/// Ends a job without a result if it waits.
+pub(crate) async fn end_waiting(
+    tx: &mut SqliteConnection,
+    job: Uuid,
+    now: i64,
+    error: &JobError,
+    cancelled_at: Option<i64>,
+    doing: &'static str,
+) -> Result<(), StoreError> {
+    let state = JobState::Queued.on(error.event()).map_err(unreadable("state"))?;
+    let end = End { state, cancelled_at, error: Some(error), result: None };
+    if end.apply(tx, job, None, now, doing).await? > 0 {
+        objects::discard_unnamed(tx, job, now, now, doing).await?;
+        outbox::tell(tx, job, state, now, doing).await?;
+    }
+    Ok(())
+}
+
+/// Returns the state that `event` leads to from `running`.
+fn after(event: JobEvent) -> JobState {
+    JobState::Running.on(event).expect("requeue, complete, fail and cancel all lead out of running")
+}
+
+impl Held {
+    /// Ends the job with its result, which the claim has to have expected.
     pub(crate) async fn complete(
         &self,
         tx: &mut SqliteConnection,
@@ -83,69 +109,77 @@ impl Held {
         life: Option<Duration>,
         doing: &'static str,
     ) -> Result<JobState, LeaseError> {
-        let (id, fence, token) = self.condition();
-        let state = Self::after(JobEvent::Complete);
-        let (name, key) = (state.as_str(), object.key.as_str());
-        let size = i64::try_from(object.size_bytes).map_err(unreadable("result_size_bytes"))?;
-        let report = serde_json::to_string(report).map_err(unreadable("report"))?;
-        let expires_at = life.map(|life| Micros(now).plus(life).0);
-        let done = sqlx::query!(
-            r#"
-            update jobs
-            set state = ?1, finished_at = ?2, begun_at = coalesce(begun_at, ?2), start_by = null, percent = 100,
-                result_key = ?3, result_size_bytes = ?4, result_sha256 = ?5, report = ?6, result_expires_at = ?7,
-                checkpoint_key = null, checkpoint_step = null, checkpoint_size_bytes = null, checkpoint_sha256 = null,
-                checkpoint_fingerprint = null,
-                claim_token = null, worker = null, lease_expires_at = null
-            where id = ?8 and fence = ?9 and claim_token = ?10 and state = 'running'
-            "#,
-            name,
-            now,
-            key,
-            size,
-            object.sha256,
-            report,
-            expires_at,
-            id,
-            fence,
-            token
-        )
-        .execute(&mut *tx)
-        .await
-        .map_err(unavailable(doing))?;
-        self.applied(done.rows_affected())?;
-        let named = objects::name(tx, object.key.as_str(), id, doing).await?;
+        let stored = Stored {
+            object,
+            size_bytes: column("result_size_bytes", object.size_bytes)?,
+            report: serde_json::to_string(report).map_err(unreadable("report"))?,
+            expires_at: life.map(|life| Micros(now).plus(life).0),
+        };
+        let id = self.job.as_uuid();
         // A result that the table does not name would be swept away under its job.
-        self.applied(named)?;
-        attempts::close(tx, self, now, AttemptEnd::Completed, None, doing).await?;
+        self.applied(objects::name(tx, object.key.as_str(), id, doing).await?)?;
+        let end = End { state: after(JobEvent::Complete), cancelled_at: None, error: None, result: Some(stored) };
+        self.end(tx, now, &end, AttemptEnd::Completed, doing).await?;
         usage::add_completed(tx, id, doing).await?;
-        outbox::tell(tx, id, state, now, doing).await?;
-        Ok(state)
+        Ok(end.state)
     }
 
-    /// Lets the job wait again until `run_at`; `counts` says whether the attempt does.
-    pub(crate) async fn requeue(
+    /// Does with the job what was decided, and returns what became of it.
+    pub(crate) async fn close(
         &self,
         tx: &mut SqliteConnection,
         now: i64,
-        again: Again<'_>,
+        verdict: &Verdict,
+        doing: &'static str,
+    ) -> Result<JobState, LeaseError> {
+        match verdict {
+            Verdict::End { error, ending } => {
+                let end = End { state: after(error.event()), cancelled_at: None, error: Some(error), result: None };
+                self.end(tx, now, &end, *ending, doing).await?;
+                Ok(end.state)
+            }
+            Verdict::Again(again) => self.requeue(tx, now, again, doing).await,
+        }
+    }
+
+    async fn end(
+        &self,
+        tx: &mut SqliteConnection,
+        now: i64,
+        end: &End<'_>,
+        ending: AttemptEnd,
+        doing: &'static str,
+    ) -> Result<(), LeaseError> {
+        let id = self.job.as_uuid();
+        self.applied(end.apply(tx, id, Some(self), now, doing).await?)?;
+        attempts::close(tx, self, now, ending, end.error, doing).await?;
+        objects::discard_unnamed(tx, id, self.puts_end(now), now, doing).await?;
+        outbox::tell(tx, id, end.state, now, doing).await?;
+        Ok(())
+    }
+
+    async fn requeue(
+        &self,
+        tx: &mut SqliteConnection,
+        now: i64,
+        again: &Again,
         doing: &'static str,
     ) -> Result<JobState, LeaseError> {
         let (id, fence, token) = self.condition();
-        let state = Self::after(JobEvent::Requeue);
-        let name = state.as_str();
-        let attempt = if again.counts { self.attempt } else { self.attempt - 1 };
+        let state = after(JobEvent::Requeue);
+        let (name, run_at) = (state.as_str(), Micros(now).plus(again.wait).0);
         let done = sqlx::query!(
             r#"
             update jobs
-            set state = ?, run_at = ?, attempt = ?, begun_at = null,
+            set state = ?, run_at = ?, attempt = ?, spared = ?, begun_at = null,
                 phase = 'prepare', step = 0, total_steps = 0, percent = 0,
                 claim_token = null, worker = null, lease_expires_at = null
             where id = ? and fence = ? and claim_token = ? and state = 'running'
             "#,
             name,
-            again.run_at,
-            attempt,
+            run_at,
+            again.attempt,
+            again.spared,
             id,
             fence,
             token
@@ -154,42 +188,8 @@ impl Held {
         .await
         .map_err(unavailable(doing))?;
         self.applied(done.rows_affected())?;
-        attempts::close(tx, self, now, again.ending, again.error, doing).await?;
+        attempts::close(tx, self, now, again.ending, again.error.as_ref(), doing).await?;
+        objects::discard_unnamed(tx, id, self.puts_end(now), now, doing).await?;
         Ok(state)
     }
-
-    /// Takes back a claim whose worker is gone: queued, failed when the attempts are used up, or cancelled.
-    pub(crate) async fn reclaim(
-        &self,
-        tx: &mut SqliteConnection,
-        now: i64,
-        doing: &'static str,
-    ) -> Result<JobState, LeaseError> {
-        if self.cancel_requested {
-            let error = JobError::cancelled();
-            return self.end_without_result(tx, now, &error, AttemptEnd::LeaseLost, doing).await;
-        }
-        if self.attempt >= self.max_attempts {
-            let error = JobError::new(
-                FailureCode::WorkerLost,
-                format!("the worker was lost in attempt {} of {}", self.attempt, self.max_attempts),
-            );
-            return self.end_without_result(tx, now, &error, AttemptEnd::LeaseLost, doing).await;
-        }
-        let again = Again { run_at: now, counts: true, ending: AttemptEnd::LeaseLost, error: None };
-        self.requeue(tx, now, again, doing).await
-    }
-}
-
-/// How a job goes back to wait.
-#[derive(Debug)]
-pub(crate) struct Again<'a> {
-    /// Before when it is not claimed.
-    pub(crate) run_at: i64,
-    /// Whether the attempt counts.
-    pub(crate) counts: bool,
-    /// How the attempt ended.
-    pub(crate) ending: AttemptEnd,
-    /// What went wrong in it.
-    pub(crate) error: Option<&'a JobError>,
 }

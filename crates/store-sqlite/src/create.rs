@@ -1,9 +1,10 @@
 //! Making a job.
 
-use clapboard_jobs::{Job, Micros, NewJob, StoreError, rank};
+use clapboard_jobs::{Job, Micros, NewJob, StoreError, Weight, rank};
 
 use crate::error::{unavailable, unreadable};
 use crate::read;
+use crate::rows::column;
 use crate::store::SqliteStore;
 
 pub(crate) async fn create(store: &SqliteStore, new: NewJob) -> Result<Job, StoreError> {
@@ -48,13 +49,13 @@ pub(crate) async fn create(store: &SqliteStore, new: NewJob) -> Result<Job, Stor
             return Err(StoreError::QueueFull { tenant: new.tenant, limit });
         }
     }
-    let weight = known.weight.unwrap_or(rank::DEFAULT_WEIGHT);
+    let weight = known.weight.map(Weight::new).transpose().map_err(unreadable("weight"))?.unwrap_or_default();
     let finish = rank::virtual_finish(known.virtual_time, known.finish, new.cost_tflop, weight);
     let rank = finish + new.priority.penalty();
 
     let max_attempts = i64::from(store.policy().max_attempts);
     let spec_version = i64::from(new.spec.version);
-    let rows = i64::try_from(new.rows).map_err(unreadable("rows"))?;
+    let rows = column("rows", new.rows)?;
     let priority = new.priority.as_str();
     let start_by = new.start_within.map(|within| Micros(now).plus(within).0);
     sqlx::query!(

@@ -1,4 +1,4 @@
-//! Deleting jobs, and forgetting what is left of them.
+//! Deleting jobs, of which something is left.
 
 use clapboard_jobs::{JobId, JobState, StoreError, Tenant};
 use sqlx::SqliteConnection;
@@ -56,18 +56,5 @@ pub(crate) async fn remove(
     .await
     .map_err(unavailable(doing))?;
     sqlx::query!("delete from jobs where id = ?", id).execute(&mut *tx).await.map_err(unavailable(doing))?;
-    Ok(())
-}
-
-/// Forgets what is left of the jobs that were deleted at `until` or before.
-pub(crate) async fn forget(tx: &mut SqliteConnection, until: i64, doing: &'static str) -> Result<(), StoreError> {
-    sqlx::query!("delete from deliveries where job_id in (select id from deleted_jobs where deleted_at <= ?)", until)
-        .execute(&mut *tx)
-        .await
-        .map_err(unavailable(doing))?;
-    sqlx::query!("delete from deleted_jobs where deleted_at <= ?", until)
-        .execute(&mut *tx)
-        .await
-        .map_err(unavailable(doing))?;
     Ok(())
 }

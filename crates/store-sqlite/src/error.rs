@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clapboard_jobs::StoreError;
+pub(crate) use clapboard_jobs::rows::{unavailable, unreadable};
 use sqlx::migrate::MigrateError;
 
 /// Primary result codes of SQLite, the low byte of the extended ones.
@@ -124,17 +124,4 @@ impl OpenError {
 fn primary_code(error: &sqlx::Error) -> Option<i32> {
     let extended: i32 = error.as_database_error()?.code()?.parse().ok()?;
     Some(extended & 0xff)
-}
-
-/// Says that the store could not be reached while `doing`.
-pub(crate) fn unavailable(doing: &'static str) -> impl Fn(sqlx::Error) -> StoreError {
-    move |source| StoreError::Unavailable { doing, source: source.into() }
-}
-
-/// Says that a column holds what this program cannot read.
-pub(crate) fn unreadable<E>(field: &'static str) -> impl Fn(E) -> StoreError
-where
-    E: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    move |source| StoreError::Unreadable { field, source: source.into() }
 }

@@ -31,20 +31,23 @@ pub(crate) async fn announce(store: &SqliteStore, card: &WorkerCard) -> Result<O
     let (id, state) = (card.id.0, card.state.as_str());
     let partitions: Vec<&str> = card.partitions.iter().map(|partition| partition.as_str()).collect();
     let partitions = serde_json::to_string(&partitions).map_err(unreadable("partitions"))?;
+    let spec_versions = serde_json::to_string(&card.spec_versions).map_err(unreadable("spec_versions"))?;
     let max_rows = card.max_rows.map(bound);
     let drain = sqlx::query_scalar!(
         r#"
-        insert into workers (id, host, version, partitions, max_rows, state, started_at, seen_at)
-        values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)
+        insert into workers (id, host, version, partitions, spec_versions, max_rows, state, started_at, seen_at)
+        values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)
         on conflict (id) do update
         set host = excluded.host, version = excluded.version, partitions = excluded.partitions,
-            max_rows = excluded.max_rows, state = excluded.state, seen_at = excluded.seen_at
+            spec_versions = excluded.spec_versions, max_rows = excluded.max_rows, state = excluded.state,
+            seen_at = excluded.seen_at
         returning drain_requested as "drain_requested!: bool"
         "#,
         id,
         card.host,
         card.version,
         partitions,
+        spec_versions,
         max_rows,
         state,
         now
@@ -73,7 +76,7 @@ pub(crate) async fn read(store: &SqliteStore) -> Result<Vec<WorkerRecord>, Store
     let workers = sqlx::query!(
         r#"
         select
-            id as "id: Uuid", host, version, partitions, max_rows, state, started_at, seen_at,
+            id as "id: Uuid", host, version, partitions, spec_versions, max_rows, state, started_at, seen_at,
             drain_requested as "drain_requested!: bool"
         from workers
         where seen_at >= ?
@@ -95,6 +98,7 @@ pub(crate) async fn read(store: &SqliteStore) -> Result<Vec<WorkerRecord>, Store
                     host: row.host,
                     version: row.version,
                     partitions,
+                    spec_versions: serde_json::from_str(&row.spec_versions).map_err(unreadable("spec_versions"))?,
                     max_rows: row.max_rows.map(|rows| rows::number("max_rows", rows)).transpose()?,
                     state: row.state.parse().map_err(unreadable("state"))?,
                 },

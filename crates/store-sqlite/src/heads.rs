@@ -2,6 +2,7 @@
 //!
 //! A recursive query walks from one tenant of a queue to the next by `jobs_heads` and looks at the head of each, so that
 //! its cost is that of the tenants with waiting jobs, never that of a backlog that may not run.
+//! Jobs before the head that back off or do not suit the worker are passed over in the index.
 
 use clapboard_h3::Partition;
 use clapboard_jobs::{CapacityClass, Claimant, Hint, JobId, Micros, Queue, StoreError};
@@ -75,8 +76,9 @@ pub(crate) async fn by_id(
             )
             and not (?6 and exists (
                 select 1 from workers w, json_each(w.partitions) loaded
-                where loaded.value = j.partition and w.state = 'idle' and w.id <> ?7 and w.seen_at >= ?8
-                    and (w.max_rows is null or w.max_rows >= j.rows)
+                where loaded.value = j.partition and w.state = 'idle' and not w.drain_requested and w.id <> ?7
+                    and w.seen_at >= ?8 and (w.max_rows is null or w.max_rows >= j.rows)
+                    and j.spec_version in (select value from json_each(w.spec_versions))
             ))
         "#,
         id,

@@ -1,10 +1,11 @@
 //! Claims in force.
 
-use clapboard_jobs::{ClaimToken, Fence, JobId, Lease, LeaseError};
+use clapboard_jobs::{ClaimToken, Fence, JobId, Lease, LeaseError, StoreError, Tally};
 use sqlx::SqliteConnection;
 use uuid::Uuid;
 
 use crate::error::unavailable;
+use crate::rows::number;
 
 /// A claim that is in force.
 #[derive(Debug)]
@@ -12,9 +13,7 @@ pub(crate) struct Held {
     pub(crate) job: JobId,
     pub(crate) fence: Fence,
     pub(crate) token: ClaimToken,
-    pub(crate) attempt: i64,
-    pub(crate) max_attempts: i64,
-    pub(crate) cancel_requested: bool,
+    pub(crate) tally: Tally,
     pub(crate) lease_expires_at: i64,
     pub(crate) checkpoint_key: Option<String>,
 }
@@ -28,6 +27,8 @@ pub(crate) struct HeldRow {
     pub(crate) worker: Uuid,
     pub(crate) attempt: i64,
     pub(crate) max_attempts: i64,
+    pub(crate) spared: i64,
+    pub(crate) begun: bool,
     pub(crate) cancel_requested: bool,
     pub(crate) lease_expires_at: i64,
     pub(crate) checkpoint_key: Option<String>,
@@ -41,8 +42,8 @@ macro_rules! select_held {
             r#"
             select
                 id as "id: uuid::Uuid", fence, claim_token as "claim_token!: uuid::Uuid",
-                worker as "worker!: uuid::Uuid", attempt, max_attempts,
-                cancel_requested_at is not null as "cancel_requested!: bool",
+                worker as "worker!: uuid::Uuid", attempt, max_attempts, spared,
+                begun_at is not null as "begun!: bool", cancel_requested_at is not null as "cancel_requested!: bool",
                 lease_expires_at as "lease_expires_at!: i64", checkpoint_key
             from jobs
             "# + $tail
@@ -52,18 +53,24 @@ macro_rules! select_held {
 }
 pub(crate) use select_held;
 
-impl From<HeldRow> for Held {
-    fn from(row: HeldRow) -> Self {
-        Self {
+impl TryFrom<HeldRow> for Held {
+    type Error = StoreError;
+
+    fn try_from(row: HeldRow) -> Result<Self, StoreError> {
+        Ok(Self {
             job: JobId::from_uuid(row.id),
             fence: Fence(row.fence),
             token: ClaimToken(row.claim_token),
-            attempt: row.attempt,
-            max_attempts: row.max_attempts,
-            cancel_requested: row.cancel_requested,
+            tally: Tally {
+                attempt: number("attempt", row.attempt)?,
+                max_attempts: number("max_attempts", row.max_attempts)?,
+                spared: number("spared", row.spared)?,
+                begun: row.begun,
+                cancel_requested: row.cancel_requested,
+            },
             lease_expires_at: row.lease_expires_at,
             checkpoint_key: row.checkpoint_key,
-        }
+        })
     }
 }
 
@@ -82,7 +89,10 @@ impl Held {
                 .fetch_optional(tx)
                 .await
                 .map_err(unavailable(doing))?;
-        row.map(Self::from).ok_or(LeaseError::Lost { job: lease.job, fence: lease.fence })
+        let Some(row) = row else {
+            return Err(LeaseError::Lost { job: lease.job, fence: lease.fence });
+        };
+        Ok(row.try_into()?)
     }
 
     /// Returns what every write about the claim repeats: id, fence and token.

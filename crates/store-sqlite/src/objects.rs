@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
-use clapboard_jobs::{BlobKey, StoreError};
+use clapboard_jobs::{BlobKey, StoreError, backoff};
 use sqlx::SqliteConnection;
 use uuid::Uuid;
 
 use crate::error::{unavailable, unreadable};
+use crate::rows::number;
 use crate::store::SqliteStore;
 
 /// Takes note of a key that a claim is about to write. What is known of it already stays.
@@ -128,6 +129,31 @@ pub(crate) async fn forget(store: &SqliteStore, keys: &[BlobKey]) -> Result<(), 
     for key in keys {
         let key = key.as_str();
         sqlx::query!("delete from objects where key = ? and standing = 'garbage'", key)
+            .execute(&mut *tx)
+            .await
+            .map_err(unavailable(doing))?;
+    }
+    tx.commit().await.map_err(unavailable(doing))
+}
+
+pub(crate) async fn postpone(store: &SqliteStore, keys: &[BlobKey]) -> Result<(), StoreError> {
+    let doing = "putting garbage off";
+    let mut tx = store.begin(doing).await?;
+    let now = store.now();
+    for key in keys {
+        let key = key.as_str();
+        let failures = sqlx::query_scalar!(
+            "update objects set failures = failures + 1 where key = ? and standing = 'garbage' returning failures",
+            key
+        )
+        .fetch_optional(&mut *tx)
+        .await
+        .map_err(unavailable(doing))?;
+        let Some(failures) = failures else {
+            continue;
+        };
+        let collect_after = now.plus(backoff::garbage_delay(number("failures", failures)?)).0;
+        sqlx::query!("update objects set collect_after = ? where key = ?", collect_after, key)
             .execute(&mut *tx)
             .await
             .map_err(unavailable(doing))?;

@@ -37,11 +37,42 @@ pub(crate) async fn list(store: &SqliteStore, tenant: &Tenant, query: &ListQuery
     let (tenant, status) = (tenant.as_str(), query.status.map(|status| status.as_str()));
     // One more than asked for tells whether there is more.
     let limit = i64::from(query.limit) + 1;
-    let rows = match query.order {
-        Order::Ascending => {
+    // Each has its index, so that a list of few does not read the many of other statuses.
+    let rows = match (query.order, status) {
+        (Order::Ascending, None) => {
             select_job!(
                 r#"
-                where tenant = ?1 and (created_at, id) > (?2, ?3) and (?4 is null or status = ?4)
+                where tenant = ?1 and (created_at, id) > (?2, ?3)
+                order by created_at, id
+                limit ?4
+                "#,
+                tenant,
+                after_at,
+                after_id,
+                limit
+            )
+            .fetch_all(store.readers())
+            .await
+        }
+        (Order::Descending, None) => {
+            select_job!(
+                r#"
+                where tenant = ?1 and (created_at, id) < (?2, ?3)
+                order by created_at desc, id desc
+                limit ?4
+                "#,
+                tenant,
+                after_at,
+                after_id,
+                limit
+            )
+            .fetch_all(store.readers())
+            .await
+        }
+        (Order::Ascending, Some(status)) => {
+            select_job!(
+                r#"
+                where tenant = ?1 and status = ?4 and (created_at, id) > (?2, ?3)
                 order by created_at, id
                 limit ?5
                 "#,
@@ -54,10 +85,10 @@ pub(crate) async fn list(store: &SqliteStore, tenant: &Tenant, query: &ListQuery
             .fetch_all(store.readers())
             .await
         }
-        Order::Descending => {
+        (Order::Descending, Some(status)) => {
             select_job!(
                 r#"
-                where tenant = ?1 and (created_at, id) < (?2, ?3) and (?4 is null or status = ?4)
+                where tenant = ?1 and status = ?4 and (created_at, id) < (?2, ?3)
                 order by created_at desc, id desc
                 limit ?5
                 "#,

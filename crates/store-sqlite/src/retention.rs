@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use clapboard_jobs::{FailureCode, JobError, JobEvent, JobId, JobState, Micros, StoreError};
+use clapboard_jobs::{FailureCode, JobError, JobId, Micros, StoreError};
 use uuid::Uuid;
 
-use crate::error::{unavailable, unreadable};
+use crate::error::unavailable;
 use crate::store::SqliteStore;
-use crate::{delete, fleet, objects, outbox};
+use crate::{closing, delete, fleet, objects};
 
 pub(crate) async fn fail_overdue(store: &SqliteStore, limit: u32) -> Result<Vec<JobId>, StoreError> {
     let doing = "failing jobs that did not begin in time";
@@ -27,28 +27,8 @@ pub(crate) async fn fail_overdue(store: &SqliteStore, limit: u32) -> Result<Vec<
     .await
     .map_err(unavailable(doing))?;
     let error = JobError::new(FailureCode::StartDeadlineExceeded, "no worker began the job in time");
-    let (state, code) = (JobState::Queued.on(JobEvent::Fail).map_err(unreadable("state"))?, error.code.as_str());
-    let name = state.as_str();
     for &id in &overdue {
-        sqlx::query!(
-            r#"
-            update jobs
-            set state = ?, finished_at = ?, error_code = ?, error_message = ?,
-                checkpoint_key = null, checkpoint_step = null, checkpoint_size_bytes = null, checkpoint_sha256 = null,
-                checkpoint_fingerprint = null
-            where id = ? and state = 'queued'
-            "#,
-            name,
-            now,
-            code,
-            error.message,
-            id
-        )
-        .execute(&mut *tx)
-        .await
-        .map_err(unavailable(doing))?;
-        objects::discard_unnamed(&mut tx, id, now, now, doing).await?;
-        outbox::tell(&mut tx, id, state, now, doing).await?;
+        closing::end_waiting(&mut tx, id, now, &error, None, doing).await?;
     }
     tx.commit().await.map_err(unavailable(doing))?;
     Ok(overdue.into_iter().map(JobId::from_uuid).collect())
@@ -109,10 +89,38 @@ pub(crate) async fn purge_records(store: &SqliteStore, limit: u32) -> Result<Vec
         for &id in &purged {
             delete::remove(&mut tx, id, now.0, doing).await?;
         }
-        delete::forget(&mut tx, kept_since, doing).await?;
     }
     tx.commit().await.map_err(unavailable(doing))?;
     Ok(purged.into_iter().map(JobId::from_uuid).collect())
+}
+
+pub(crate) async fn forget_deleted(store: &SqliteStore, limit: u32) -> Result<usize, StoreError> {
+    let Some(life) = store.policy().record_life else {
+        return Ok(0);
+    };
+    let doing = "forgetting deleted jobs";
+    let mut tx = store.begin(doing).await?;
+    let (kept_since, limit) = (store.now().0 - micros(life), i64::from(limit));
+    let forgotten = sqlx::query_scalar!(
+        r#"
+        delete from deleted_jobs
+        where id in (select id from deleted_jobs where deleted_at <= ? order by deleted_at limit ?)
+        returning id as "id: Uuid"
+        "#,
+        kept_since,
+        limit
+    )
+    .fetch_all(&mut *tx)
+    .await
+    .map_err(unavailable(doing))?;
+    for &id in &forgotten {
+        sqlx::query!("delete from deliveries where job_id = ?", id)
+            .execute(&mut *tx)
+            .await
+            .map_err(unavailable(doing))?;
+    }
+    tx.commit().await.map_err(unavailable(doing))?;
+    Ok(forgotten.len())
 }
 
 /// Returns a duration in the unit of the tables.

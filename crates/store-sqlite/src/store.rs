@@ -172,6 +172,10 @@ impl Store for SqliteStore {
         retention::purge_records(self, limit).await
     }
 
+    async fn forget_deleted(&self, limit: u32) -> Result<usize, StoreError> {
+        retention::forget_deleted(self, limit).await
+    }
+
     async fn next_due(&self, after: Micros) -> Result<Option<Micros>, StoreError> {
         sweep::next_due(self, after).await
     }
@@ -184,9 +188,14 @@ impl Store for SqliteStore {
         objects::forget(self, keys).await
     }
 
+    async fn postpone_garbage(&self, keys: &[BlobKey]) -> Result<(), StoreError> {
+        objects::postpone(self, keys).await
+    }
+
     async fn unnamed(&self, keys: &[BlobKey]) -> Result<Vec<BlobKey>, StoreError> {
         objects::unnamed(self, keys).await
     }
+
     async fn set_tenant(&self, tenant: &Tenant, limits: &TenantLimits) -> Result<(), StoreError> {
         tenants::set(self, tenant, limits).await
     }

@@ -6,8 +6,8 @@ use sqlx::SqliteConnection;
 
 use crate::error::unavailable;
 use crate::held::{Held, HeldRow, select_held};
+use crate::retention;
 use crate::store::SqliteStore;
-use crate::{objects, retention};
 
 pub(crate) async fn reclaim_expired(store: &SqliteStore, limit: u32) -> Result<Reclaimed, StoreError> {
     let doing = "taking back jobs whose leases have ended";
@@ -44,17 +44,14 @@ async fn take_back(
     doing: &'static str,
 ) -> Result<Reclaimed, StoreError> {
     let mut reclaimed = Reclaimed::default();
-    for held in rows.into_iter().map(Held::from) {
-        let state = match held.reclaim(tx, now, doing).await {
-            Ok(state) => state,
+    for row in rows {
+        let held = Held::try_from(row)?;
+        match held.close(tx, now, &held.tally.lost(), doing).await {
+            Ok(JobState::Queued) => reclaimed.requeued.push(held.job),
+            Ok(_) => reclaimed.ended.push(held.job),
             Err(LeaseError::Store(error)) => return Err(error),
             // Cannot be in this transaction, which has read the claim; but then there is nothing to take back.
-            Err(LeaseError::Lost { .. } | LeaseError::ForeignObject { .. }) => continue,
-        };
-        objects::discard_unnamed(tx, held.job.as_uuid(), held.puts_end(now), now, doing).await?;
-        match state {
-            JobState::Queued => reclaimed.requeued.push(held.job),
-            _ => reclaimed.ended.push(held.job),
+            Err(LeaseError::Lost { .. } | LeaseError::ForeignObject { .. }) => {}
         }
     }
     Ok(reclaimed)
@@ -74,6 +71,8 @@ pub(crate) async fn next_due(store: &SqliteStore, after: Micros) -> Result<Optio
             select min(result_expires_at) from jobs where result_key is not null and result_expires_at > ?1
             union all
             select min(finished_at) + ?2 from jobs where finished_at is not null and finished_at > ?1 - ?2
+            union all
+            select min(deleted_at) + ?2 from deleted_jobs where deleted_at > ?1 - ?2
             union all
             select min(collect_after) from objects where standing = 'garbage' and collect_after > ?1
         )

@@ -10,6 +10,7 @@ pub(crate) async fn set(store: &SqliteStore, tenant: &Tenant, limits: &TenantLim
     let doing = "setting what a tenant may have";
     let mut tx = store.begin(doing).await?;
     let tenant = tenant.as_str();
+    let weight = limits.weight.get();
     let (running, queued) = (limits.max_running.map(i64::from), limits.max_queued.map(i64::from));
     sqlx::query!(
         r#"
@@ -18,7 +19,7 @@ pub(crate) async fn set(store: &SqliteStore, tenant: &Tenant, limits: &TenantLim
         set weight = excluded.weight, max_running = excluded.max_running, max_queued = excluded.max_queued
         "#,
         tenant,
-        limits.weight,
+        weight,
         running,
         queued
     )
@@ -49,5 +50,5 @@ pub(crate) async fn of_key(store: &SqliteStore, key: &KeyHash) -> Result<Option<
         .fetch_optional(store.readers())
         .await
         .map_err(unavailable("looking for an API key"))?;
-    found.map(|name| rows::tenant(&name)).transpose()
+    found.map(|name| rows::parse("tenant", &name)).transpose()
 }

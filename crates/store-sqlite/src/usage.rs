@@ -16,7 +16,7 @@ pub(crate) async fn read(store: &SqliteStore) -> Result<Vec<Usage>, StoreError> 
     sums.into_iter()
         .map(|row| {
             Ok(Usage {
-                tenant: rows::tenant(&row.tenant)?,
+                tenant: rows::parse("tenant", &row.tenant)?,
                 completed: rows::number("completed", row.completed)?,
                 tflop: row.tflop,
                 worker_seconds: row.worker_micros as f64 / 1e6,

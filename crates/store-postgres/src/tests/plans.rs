@@ -1,4 +1,4 @@
-use clapboard_jobs::{Progress, TenantLimits};
+use clapboard_jobs::{ListQuery, Order, Progress, Status, TenantLimits};
 
 use super::*;
 
@@ -92,7 +92,7 @@ async fn assert_all_cheap(counted: Counted) {
     let claimed =
         counted.assert_cheap("a claim in vain", async |store| store.claim_next(&worker()).await.unwrap()).await;
     assert_eq!(claimed, None);
-    let ready = counted.assert_cheap("the hints", async |store| store.ready(100).await.unwrap()).await;
+    let ready = counted.assert_cheap("the hints", async |store| store.ready(20).await.unwrap()).await;
     assert_eq!(ready, []);
 
     let job = counted.assert_cheap("a create", async |store| store.create(new_job()).await.unwrap()).await;
@@ -113,6 +113,74 @@ async fn assert_all_cheap(counted: Counted) {
         .assert_cheap("a place", async |store| store.queue_position(&Tenant::default(), place.id).await.unwrap())
         .await;
     assert!(place.is_some());
+}
+
+/// Inserts `jobs` waiting jobs; tenant and rows are expressions over their number `n`.
+fn waiting(tenant: &str, jobs: i64, rows: &str, spec_version: i64, first_rank: i64) -> String {
+    format!(
+        "insert into jobs (id, tenant, model, partition, capacity_class, rows, priority, spec_version, spec,
+             cost_tflop, rank, virtual_finish, created_at, run_at, max_attempts)
+         select gen_random_uuid(), {tenant}, 'm', 'fl2va', 0, {rows}, 'normal', {spec_version}, '{{}}', 1.0,
+             {first_rank} + n, {first_rank} + n, n, n, 3
+         from generate_series(1, {jobs}) n"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_that_a_worker_cannot_decode_cost_it_nothing() {
+    let counted = Counted::new(0).await;
+    counted.harness.meddle(&waiting("'newer'", 20_000, "1000", 2, 0)).await;
+    counted.harness.meddle(&waiting("'known'", 2, "1000", 1, 30_000)).await;
+    for _ in 0..2 {
+        let claimed =
+            counted.assert_cheap("a claim", async |store| store.claim_next(&worker()).await.unwrap().unwrap()).await;
+        assert_eq!(claimed.job.tenant.as_str(), "known");
+    }
+    let claimed =
+        counted.assert_cheap("a claim in vain", async |store| store.claim_next(&worker()).await.unwrap()).await;
+    assert_eq!(claimed, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_does_not_look_at_each_tenant_and_the_hints_at_no_more_than_their_window() {
+    let counted = Counted::new(0).await;
+    counted.harness.meddle(&waiting("'t' || n % 5000", 50_000, "1000", 1, 0)).await;
+    for expected in ["t1", "t2", "t3"] {
+        let claimed =
+            counted.assert_cheap("a claim", async |store| store.claim_next(&worker()).await.unwrap().unwrap()).await;
+        assert_eq!(claimed.job.tenant.as_str(), expected);
+    }
+    let before = counted.reads().await;
+    let ready = counted.store.ready(100).await.unwrap();
+    let read = counted.reads().await.index_entries - before.index_entries;
+    assert_eq!(ready.iter().map(|hint| hint.rank).collect::<Vec<_>>(), (4..104).map(f64::from).collect::<Vec<_>>());
+    // Twice as many of each of the three queues.
+    assert!(read < 1_000, "{read} entries were read for a hundred hints");
+    let place = counted.store.create(new_job()).await.unwrap().id;
+    let place =
+        counted.assert_cheap("a place", async |store| store.queue_position(&Tenant::default(), place).await.unwrap());
+    assert!(matches!(place.await, Some(1..10)), "it stands near the front");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_of_one_status_does_not_read_the_others() {
+    for history in [0, 20_000] {
+        let counted = Counted::new(history).await;
+        let capped: Tenant = "capped".parse().unwrap();
+        for status in [Status::InProgress, Status::Completed] {
+            for order in [Order::Ascending, Order::Descending] {
+                let query = ListQuery { status: Some(status), order, ..ListQuery::default() };
+                let page =
+                    counted.assert_cheap("a list", async |store| store.list(&capped, &query).await.unwrap()).await;
+                assert_eq!(page.jobs, []);
+            }
+        }
+        for status in [None, Some(Status::Queued)] {
+            let query = ListQuery { status, ..ListQuery::default() };
+            let page = counted.assert_cheap("a list", async |store| store.list(&capped, &query).await.unwrap()).await;
+            assert_eq!((page.jobs.len(), page.has_more), (20, true));
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-use clapboard_jobs::{BlobKey, TenantLimits, rank};
+use clapboard_jobs::{BlobKey, TenantLimits, Weight, rank};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -20,7 +20,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// The statements carry the law of [`rank::virtual_finish`] in another language.
 #[test]
 fn the_statements_rank_as_the_function_does() {
-    const WEIGHTS: [f64; 3] = [1.0, 2.5, 0.3];
+    let weights = [1.0, 2.5, 0.3].map(|weight| Weight::new(weight).unwrap());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let harness = runtime.block_on(harness());
     let mut runner = TestRunner::new(Config { cases: 24, failure_persistence: None, ..Config::default() });
@@ -28,7 +28,7 @@ fn the_statements_rank_as_the_function_does() {
         runtime.block_on(async {
             harness.meddle("truncate jobs, job_attempts, objects, queue_clocks, tenant_clocks").await;
             let tenants: Vec<Tenant> = (0..3).map(|n| format!("t{n}").parse().unwrap()).collect();
-            for (tenant, weight) in tenants.iter().zip(WEIGHTS) {
+            for (tenant, weight) in tenants.iter().zip(weights) {
                 let limits = TenantLimits { weight, ..TenantLimits::default() };
                 harness.store.set_tenant(tenant, &limits).await.unwrap();
             }
@@ -39,7 +39,7 @@ fn the_statements_rank_as_the_function_does() {
                         let priority = if low { Priority::Low } else { Priority::Normal };
                         let new = NewJob { tenant: tenants[tenant].clone(), cost_tflop: cost, priority, ..new_job() };
                         let job = harness.store.create(new).await.unwrap();
-                        finish[tenant] = rank::virtual_finish(virtual_time, finish[tenant], cost, WEIGHTS[tenant]);
+                        finish[tenant] = rank::virtual_finish(virtual_time, finish[tenant], cost, weights[tenant]);
                         prop_assert_eq!(job.rank, finish[tenant] + priority.penalty());
                         finishes.push((job.id, finish[tenant]));
                     }

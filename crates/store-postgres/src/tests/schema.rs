@@ -109,7 +109,8 @@ async fn the_tables_refuse_nonsense() {
         (JobState::Queued, "error_code = 'internal_error', error_message = 'm'", "an_error_is_of_a_job"),
         (JobState::Queued, "percent = 100", "a_hundred_percent"),
         (JobState::Queued, "percent = 101", "jobs_percent_check"),
-        (JobState::Queued, "attempt = 1", "every_attempt_that_counts"),
+        (JobState::Queued, "attempt = 1", "every_attempt_and_every_spared_one"),
+        (JobState::Queued, "spared = 1", "every_attempt_and_every_spared_one"),
         (JobState::Queued, "spec = 'not json'", "invalid input syntax for type json"),
         (JobState::Queued, "priority = 'high'", "jobs_priority_check"),
         (JobState::Queued, "rank = 'NaN'", "jobs_rank_check"),
@@ -148,11 +149,17 @@ async fn the_tables_refuse_nonsense() {
         ("insert into objects (key, job_id, standing) values ('k', gen_random_uuid(), 'garbage')", "objects_check"),
         ("insert into tenants (tenant, weight) values ('t', 0)", "tenants_weight_check"),
         ("insert into tenants (tenant, weight) values ('t', 'NaN')", "tenants_weight_check"),
+        ("insert into tenants (tenant, weight) values ('t', 'infinity')", "tenants_weight_check"),
         ("insert into api_keys (hash, tenant, created_at) values ('short', 't', 0)", "api_keys_hash_check"),
         (
-            "insert into workers (id, host, version, partitions, state, started_at, seen_at)
-             values (gen_random_uuid(), 'h', 'v', '{}', 'idle', 0, 0)",
+            "insert into workers (id, host, version, partitions, spec_versions, state, started_at, seen_at)
+             values (gen_random_uuid(), 'h', 'v', '{}', '{1}', 'idle', 0, 0)",
             "workers_partitions_check",
+        ),
+        (
+            "insert into workers (id, host, version, partitions, spec_versions, state, started_at, seen_at)
+             values (gen_random_uuid(), 'h', 'v', '{fl2va}', '{}', 'idle', 0, 0)",
+            "workers_spec_versions_check",
         ),
         ("insert into schema_compatibility (oldest_program) values (2)", "schema_compatibility_pkey"),
     ] {

@@ -8,7 +8,12 @@ queues (partition, capacity, kept) as (
     select p.value, c.value, iif(?7, coalesce((
         select max(coalesce(w.max_rows, 9223372036854775807))
         from workers w, json_each(w.partitions) loaded
-        where loaded.value = p.value and w.state = 'idle' and w.id <> ?6 and w.seen_at >= ?8
+        where loaded.value = p.value and w.state = 'idle' and not w.drain_requested and w.id <> ?6 and w.seen_at >= ?8
+            -- One that knows only some of the versions keeps none of the jobs.
+            and not exists (
+                select known.value from json_each(?4) known
+                where known.value not in (select value from json_each(w.spec_versions))
+            )
     ), -1), -1)
     from json_each(?1) p, json_each(?2) c
     where p.value not in (select partition from paused_partitions)

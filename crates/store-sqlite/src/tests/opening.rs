@@ -35,7 +35,8 @@ async fn a_process_that_was_killed_loses_nothing_that_was_answered() {
     let store = open(&path).await;
     let job = store.create(new_job()).await.unwrap();
     let claimant = Claimant::new(WorkerId::new(), vec![Partition::Fl2va]);
-    store.claim(job.id, &claimant).await.unwrap().unwrap();
+    let lease = store.claim(job.id, &claimant).await.unwrap().unwrap().lease;
+    Store::begin(&store, &lease).await.unwrap();
     // What a killed process leaves: the file and its log, without a last checkpoint.
     let copy = folder.path().join("after-the-kill.db");
     fs::copy(&path, &copy).unwrap();

@@ -118,6 +118,7 @@ async fn the_tables_refuse_nonsense() {
         ("percent = 100", "CHECK"),
         ("percent = 101", "CHECK"),
         ("attempt = 1", "CHECK"),
+        ("spared = 1", "CHECK"),
         ("spec = 'not json'", "CHECK"),
         ("created_at = 'yesterday'", "cannot store TEXT"),
         ("fence = -1", "the fence of a job only grows"),
@@ -141,6 +142,10 @@ async fn the_tables_refuse_nonsense() {
     )
     .await;
     assert!(inserted.unwrap_err().to_string().contains("a job begins queued"));
+    for weight in ["0.0", "-1.0", "9e999", "0.0001", "1001.0"] {
+        let weighed = run(&mut db, &format!("insert into tenants (tenant, weight) values ('t', {weight})")).await;
+        assert!(weighed.unwrap_err().to_string().contains("CHECK"), "{weight}");
+    }
 }
 
 #[tokio::test]
@@ -166,6 +171,11 @@ async fn the_queries_of_every_day_use_their_indexes() {
         (
             "select id from jobs where tenant = 't' and (created_at, id) < (1, x'00') order by created_at desc, id desc limit 9",
             "jobs_listed",
+        ),
+        (
+            "select id from jobs where tenant = 't' and status = 'failed' and (created_at, id) > (1, x'00')
+             order by created_at, id limit 9",
+            "jobs_listed_by_status",
         ),
         ("select min(run_at) from jobs where state = 'queued' and run_at > 1", "jobs_due"),
         (
