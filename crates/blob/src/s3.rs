@@ -107,7 +107,7 @@ impl Blob for S3Blob {
 
     async fn head(&self, key: &BlobKey) -> Result<Option<ObjectInfo>, BlobError> {
         let found = read::head(&self.bucket, key).await;
-        found.map_err(|failure| failure.unavailable("looking for an object"))
+        found.map_err(|failure| failure.blob_error("looking for an object"))
     }
 
     async fn open(&self, key: &BlobKey, range: Option<Range<u64>>) -> Result<Option<Opened>, BlobError> {
@@ -120,16 +120,16 @@ impl Blob for S3Blob {
         link::link(&self.bucket, key, life, file_name)
             .await
             .map(Some)
-            .map_err(|failure| failure.unavailable("signing an address"))
+            .map_err(|failure| failure.blob_error("signing an address"))
     }
 
     async fn delete(&self, key: &BlobKey) -> Result<(), BlobError> {
         let deleted = delete(&self.bucket, &self.bucket.path(key)).await;
-        deleted.map_err(|failure| failure.unavailable("deleting an object"))
+        deleted.map_err(|failure| failure.blob_error("deleting an object"))
     }
 
     async fn list(&self, prefix: &str, after: Option<&BlobKey>, limit: usize) -> Result<Vec<ObjectInfo>, BlobError> {
-        list::list(&self.bucket, prefix, after, limit).await.map_err(|failure| failure.unavailable("listing objects"))
+        list::list(&self.bucket, prefix, after, limit).await.map_err(|failure| failure.blob_error("listing objects"))
     }
 }
 

@@ -3,9 +3,15 @@
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use async_trait::async_trait;
+use hyper::Method;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
+use s3s::S3Result;
+use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::SimpleAuth;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s_fs::FileSystem;
@@ -27,7 +33,27 @@ pub struct S3 {
     port: Port,
     running: Option<Background>,
     root: PathBuf,
+    read_only: Arc<AtomicBool>,
     _watchdog: Watchdog,
+}
+
+/// What the access key may do: anything, or anything but change something.
+struct Permission {
+    read_only: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl S3Access for Permission {
+    async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
+        if context.credentials().is_none() {
+            return Err(s3s::s3_error!(AccessDenied, "Signature is required"));
+        }
+        let reads = matches!(*context.method(), Method::GET | Method::HEAD);
+        if !reads && self.read_only.load(Ordering::SeqCst) {
+            return Err(s3s::s3_error!(AccessDenied, "Access Denied"));
+        }
+        Ok(())
+    }
 }
 
 impl S3 {
@@ -36,7 +62,8 @@ impl S3 {
         let watchdog = Watchdog::over_new_folder("KILL");
         let root = watchdog.folder().join("data");
         fs::create_dir(root.join(BUCKET)).expect("a folder can be made in a new folder");
-        let mut s3 = Self { port: Port::reserve(), running: None, root, _watchdog: watchdog };
+        let mut s3 =
+            Self { port: Port::reserve(), running: None, root, read_only: Arc::default(), _watchdog: watchdog };
         s3.start_again();
         s3
     }
@@ -98,6 +125,11 @@ impl S3 {
         names.filter(|name| name.starts_with(".upload-") && name.ends_with(".json")).count()
     }
 
+    /// Lets the access key list and read, and put and delete only if `read_only` is false again.
+    pub fn set_read_only(&self, read_only: bool) {
+        self.read_only.store(read_only, Ordering::SeqCst);
+    }
+
     /// Stops the server: connections are closed, the objects are kept.
     pub fn stop(&mut self) {
         self.running = None;
@@ -113,6 +145,7 @@ impl S3 {
         let files = FileSystem::new(&self.root).expect("the folder is there");
         let mut builder = S3ServiceBuilder::new(files);
         builder.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
+        builder.set_access(Permission { read_only: Arc::clone(&self.read_only) });
         let service = builder.build();
         let listener = TcpListener::bind(self.port.address()).expect("the port is ours");
         listener.set_nonblocking(true).expect("a listener can be made non-blocking");

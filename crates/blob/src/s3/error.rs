@@ -216,7 +216,8 @@ impl Failure {
 
     /// The server understood a part of the request that it does not know, and says so.
     pub(super) fn is_unsupported(&self) -> bool {
-        self.status() == Some(501) || (self.status() == Some(400) && self.code() != Some("RequestTimeout"))
+        let misunderstood = self.status() == Some(400) && self.code() != Some("RequestTimeout") && !self.is_denied();
+        self.status() == Some(501) || misunderstood
     }
 
     /// The server knows the request, but not in this form.
@@ -243,9 +244,19 @@ impl Failure {
         }
     }
 
+    /// The server does not let us in, or not do this: our credentials are wrong or have expired, lack a permission, or are
+    /// signed by a clock that is wrong.
+    fn is_denied(&self) -> bool {
+        matches!(self.status(), Some(401 | 403)) || self.code().is_some_and(|code| WRONG_CREDENTIALS.contains(&code))
+    }
+
     /// Turns this into the trait's error.
-    pub(super) fn unavailable(self, doing: &'static str) -> BlobError {
-        BlobError::Unavailable { doing, source: self.into() }
+    pub(super) fn blob_error(self, doing: &'static str) -> BlobError {
+        if self.is_denied() {
+            BlobError::Denied { doing, source: self.into() }
+        } else {
+            BlobError::Unavailable { doing, source: self.into() }
+        }
     }
 
     /// Turns what the first call met into the reason why the store cannot be opened.
@@ -329,6 +340,21 @@ mod tests {
         let silent = Failure::NoAnswer { text: "connection refused".to_owned() };
         assert_eq!(opening(silent), "could not reach the S3 server http://s3");
         assert_eq!(opening(refused(503, Some("SlowDown"))), "could not use S3 bucket clips at http://s3");
+    }
+
+    #[test]
+    fn a_server_that_does_not_let_us_in_is_told_from_one_that_is_away() {
+        for (status, code) in [(403, Some("AccessDenied")), (401, None), (400, Some("ExpiredToken"))] {
+            let failure = refused(status, code);
+            assert!(!failure.is_unsupported());
+            let error = failure.blob_error("storing an object");
+            assert!(matches!(error, BlobError::Denied { .. }), "{status}: {error}");
+            assert_eq!(error.to_string(), "the media store does not permit storing an object");
+        }
+        for (status, code) in [(503, Some("SlowDown")), (404, Some("NoSuchBucket")), (400, Some("RequestTimeout"))] {
+            let error = refused(status, code).blob_error("storing an object");
+            assert!(matches!(error, BlobError::Unavailable { .. }), "{status}: {error}");
+        }
     }
 
     #[test]

@@ -158,12 +158,12 @@ impl Capabilities {
 
 /// Tries everything, and removes what it has put whether or not the trials came to their end.
 pub(super) async fn capabilities(bucket: &Arc<Bucket>) -> Result<Capabilities, BlobError> {
-    let unavailable = |failure: Failure| failure.unavailable("trying out the server");
+    let failed = |failure: Failure| failure.blob_error("trying out the server");
     let trial = Trial::new(bucket);
     let tried = try_all(&trial, bucket).await;
     let cleaned = trial.clean().await;
-    let tried = tried.map_err(unavailable)?;
-    cleaned.map_err(unavailable)?;
+    let tried = tried.map_err(failed)?;
+    cleaned.map_err(failed)?;
     Ok(tried)
 }
 

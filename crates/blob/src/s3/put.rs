@@ -155,9 +155,9 @@ fn part_size(size_bytes: u64, wanted: u64) -> u64 {
 
 /// Stores a file's bytes under a key.
 pub(super) async fn put_file(bucket: &Arc<Bucket>, key: &BlobKey, file: &Path, ticks: Ticks) -> Result<Put, BlobError> {
-    let unavailable = |failure: Failure| failure.unavailable(DOING);
+    let failed = |failure: Failure| failure.blob_error(DOING);
     let source = Source::read(file, &bucket.options, ticks.clone()).await?;
-    let support = support::of(bucket).await.map_err(unavailable)?;
+    let support = support::of(bucket).await.map_err(failed)?;
     let object = Object {
         path: bucket.path(key),
         content_type: link::content_type(key),
@@ -177,7 +177,7 @@ pub(super) async fn put_file(bucket: &Arc<Bucket>, key: &BlobKey, file: &Path, t
         let sent = if source.is_large() {
             multipart::upload(bucket, &object, &source, support).await
         } else {
-            let body = source.body(0, source.size_bytes).await.map_err(unavailable)?;
+            let body = source.body(0, source.size_bytes).await.map_err(failed)?;
             send(bucket, &object, body, support).await
         };
         let Err(failure) = sent else {
@@ -189,7 +189,7 @@ pub(super) async fn put_file(bucket: &Arc<Bucket>, key: &BlobKey, file: &Path, t
         // What was in the way is gone again, or both were asked to come back.
         let met_another = failure.is_concurrent() || failure.is_precondition_failed();
         if !met_another || tries == TRIES {
-            return Err(unavailable(failure));
+            return Err(failed(failure));
         }
         tokio::time::sleep(pause).await;
         tries += 1;
@@ -250,17 +250,17 @@ pub(super) fn encryption(options: &S3Options) -> (Option<ServerSideEncryption>, 
 ///
 /// Errors: [`BlobError::Conflict`] when something else is there.
 async fn is_there(bucket: &Bucket, key: &BlobKey, object: &Object, ticks: &Ticks) -> Result<bool, BlobError> {
-    let unavailable = |failure: Failure| failure.unavailable(DOING);
+    let failed = |failure: Failure| failure.blob_error(DOING);
     let conflict = || Err(BlobError::Conflict { key: key.clone() });
-    let Some(found) = read::look(bucket, &object.path).await.map_err(unavailable)? else {
+    let Some(found) = read::look(bucket, &object.path).await.map_err(failed)? else {
         return Ok(false);
     };
-    if read::size(found.content_length()).map_err(unavailable)? != object.size_bytes {
+    if read::size(found.content_length()).map_err(failed)? != object.size_bytes {
         return conflict();
     }
     let same = match found.metadata().and_then(|metadata| metadata.get(SHA256_METADATA)) {
         Some(sum) => *sum == object.sha256.to_string(),
-        None => match hash_of(bucket, &object.path, ticks).await.map_err(unavailable)? {
+        None => match hash_of(bucket, &object.path, ticks).await.map_err(failed)? {
             Some(sum) => sum == object.sha256,
             None => return Ok(false),
         },

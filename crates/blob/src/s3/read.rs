@@ -40,13 +40,13 @@ pub(super) async fn open(
     key: &BlobKey,
     range: Option<Range<u64>>,
 ) -> Result<Option<Opened>, BlobError> {
-    let unavailable = |failure: Failure| failure.unavailable("opening an object");
+    let failed = |failure: Failure| failure.blob_error("opening an object");
     let outside = |range, size_bytes| BlobError::RangeOutside { key: key.clone(), range, size_bytes };
     // S3 cannot be asked for no bytes, so the object is only looked at.
     if let Some(range) = range.clone()
         && (range.is_empty() || range.end > LAST_BYTE)
     {
-        let Some(info) = head(bucket, key).await.map_err(unavailable)? else {
+        let Some(info) = head(bucket, key).await.map_err(failed)? else {
             return Ok(None);
         };
         if range != (0..info.size_bytes) {
@@ -63,15 +63,15 @@ pub(super) async fn open(
         Ok(output) => output,
         Err(failure) if failure.is_missing_object() => return Ok(None),
         Err(failure) if failure.is_range_outside() => {
-            let info = head(bucket, key).await.map_err(unavailable)?;
+            let info = head(bucket, key).await.map_err(failed)?;
             return info.map_or(Ok(None), |info| Err(outside(range.unwrap_or_default(), info.size_bytes)));
         }
-        Err(failure) => return Err(unavailable(failure)),
+        Err(failure) => return Err(failed(failure)),
     };
-    let length = size(output.content_length).map_err(unavailable)?;
+    let length = size(output.content_length).map_err(failed)?;
     let (held, size_bytes) = match output.content_range.as_deref() {
         Some(text) => {
-            content_range(text).ok_or_else(|| unavailable(Failure::nonsense(format!("content-range {text:?}"))))?
+            content_range(text).ok_or_else(|| failed(Failure::nonsense(format!("content-range {text:?}"))))?
         }
         None => (0..length, length),
     };
@@ -81,9 +81,9 @@ pub(super) async fn open(
     }
     if held != range || length != held.end - held.start {
         let text = format!("bytes {}..{} instead of {}..{}", held.start, held.end, range.start, range.end);
-        return Err(unavailable(Failure::nonsense(text)));
+        return Err(failed(Failure::nonsense(text)));
     }
-    let modified_at = moment(output.last_modified.as_ref()).map_err(unavailable)?;
+    let modified_at = moment(output.last_modified.as_ref()).map_err(failed)?;
     let info = ObjectInfo { key: key.clone(), size_bytes, modified_at };
     Ok(Some(Opened { info, range, stream: exactly(output.body, length) }))
 }

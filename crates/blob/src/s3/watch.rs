@@ -3,6 +3,9 @@
 //! A fixed limit for a whole request would cut large objects on slow lines, and the time to the first byte of an answer,
 //! which the HTTP client can limit, holds the upload before it. So this stands around the HTTP client, sees every
 //! chunk pass in either direction, and gives up once nothing has passed for the whole patience.
+//!
+//! A worker watches its puts as well, whatever store it has, and gives up a whole put; here a single request ends, so that
+//! those of the API and the scheduler do too. The room that both may use, `jobs`, has no timers, so each has its own.
 
 use std::fmt;
 use std::pin::Pin;
