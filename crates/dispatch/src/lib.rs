@@ -7,6 +7,7 @@
 
 mod memory;
 mod redis;
+mod room;
 
 pub use memory::MemoryDispatch;
 pub use redis::{OpenError, RedisDispatch, RedisFacts, RedisOptions};

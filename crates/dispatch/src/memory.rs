@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,12 +10,20 @@ use clapboard_jobs::{Dispatch, DispatchError, Hint, JobId, Queue};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::room;
+
 /// A sorted set of hints for each queue, with a doorbell.
 ///
 /// It starts empty with its process: the scheduler's first sweep fills it. A full queue lets go of its highest ranks,
 /// which the sweeps push again once there is room.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct MemoryDispatch {
+    shared: Arc<Shared>,
+    is_for_new_jobs: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
     /// How many hints a queue keeps. Those of jobs that were deleted stay until they are popped, so without a bound
     /// they would add up behind a job that runs for hours.
     window: usize,
@@ -27,9 +35,18 @@ pub struct MemoryDispatch {
 impl MemoryDispatch {
     /// Makes an empty dispatcher that keeps `window` hints per queue.
     pub fn new(window: usize) -> Self {
-        Self { window, queues: Mutex::default(), pushed: Notify::new() }
+        let shared = Shared { window, queues: Mutex::default(), pushed: Notify::new() };
+        Self { shared: Arc::new(shared), is_for_new_jobs: false }
     }
 
+    /// Returns a dispatcher of the same hints for whoever makes jobs, who does not know whether they may run: its pushes
+    /// take up to half of a queue's window and push nothing out.
+    pub fn for_new_jobs(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), is_for_new_jobs: true }
+    }
+}
+
+impl Shared {
     fn queues(&self) -> MutexGuard<'_, HashMap<Queue, SortedHints>> {
         // A panic elsewhere cannot leave hints that matter half written: the next sweep repairs any of them.
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
@@ -50,24 +67,28 @@ impl Dispatch for MemoryDispatch {
         if hints.is_empty() {
             return Ok(());
         }
+        let window = self.shared.window;
         {
-            let mut queues = self.queues();
+            let mut queues = self.shared.queues();
             for hint in hints {
-                queues.entry(hint.queue).or_default().insert(hint.rank, hint.job, self.window);
+                let queue = queues.entry(hint.queue).or_default();
+                if !self.is_for_new_jobs || queue.order.len() < room::for_new_jobs(window) {
+                    queue.insert(hint.rank, hint.job, window);
+                }
             }
         }
-        self.pushed.notify_waiters();
+        self.shared.pushed.notify_waiters();
         Ok(())
     }
 
     async fn pop(&self, queues: &[Queue], wait: Duration) -> Result<Option<Hint>, DispatchError> {
         let deadline = Instant::now() + wait;
         loop {
-            let rung = self.pushed.notified();
+            let rung = self.shared.pushed.notified();
             tokio::pin!(rung);
             // Listening begins before looking, so that a push in between is heard.
             rung.as_mut().enable();
-            if let Some(hint) = self.pop_now(queues) {
+            if let Some(hint) = self.shared.pop_now(queues) {
                 return Ok(Some(hint));
             }
             if tokio::time::timeout_at(deadline, rung).await.is_err() {
@@ -77,7 +98,7 @@ impl Dispatch for MemoryDispatch {
     }
 
     async fn len(&self, queue: Queue) -> Result<u64, DispatchError> {
-        Ok(self.queues().get(&queue).map_or(0, |hints| hints.order.len() as u64))
+        Ok(self.shared.queues().get(&queue).map_or(0, |hints| hints.order.len() as u64))
     }
 }
 
@@ -149,6 +170,27 @@ mod tests {
         assert_eq!((hints.order.len(), hints.ranks.len()), (100, 100));
         while hints.pop_first().is_some() {}
         assert!(hints.ranks.is_empty());
+    }
+
+    #[tokio::test]
+    async fn new_jobs_leave_room_for_those_that_are_known_to_be_ready() {
+        let all = MemoryDispatch::new(WINDOW);
+        let new_jobs = all.for_new_jobs();
+        let queue = Queue::of(clapboard_h3::Partition::Fl2va, clapboard_jobs::CapacityClass::SMALLEST);
+        let hint = |rank: u32| Hint { queue, rank: f64::from(rank), job: JobId::new() };
+        for rank in 0..500 {
+            new_jobs.push(&[hint(rank)]).await.unwrap();
+        }
+        assert_eq!(new_jobs.len(queue).await.unwrap(), 50);
+        let ready: Vec<Hint> = (1000..1050).map(hint).collect();
+        all.push(&ready).await.unwrap();
+        new_jobs.push(&[hint(0)]).await.unwrap();
+        assert_eq!(all.len(queue).await.unwrap(), 100);
+        let mut left = Vec::new();
+        while let Some(hint) = new_jobs.pop(&[queue], Duration::ZERO).await.unwrap() {
+            left.push(hint);
+        }
+        assert_eq!(left[50..], ready);
     }
 
     clapboard_jobs::dispatch_conformance!(async { (Arc::new(MemoryDispatch::new(WINDOW)) as Arc<dyn Dispatch>, ()) });

@@ -116,6 +116,42 @@ async fn one_push_to_several_queues_wakes_a_worker_by_the_lowest_rank() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_jobs_leave_room_for_those_that_are_known_to_be_ready() {
+    let redis = Redis::start();
+    let scheduler = open(&redis.url());
+    let api = open(&redis.url()).for_new_jobs();
+    let half = WINDOW / 2;
+    // A tenant at its cap sends far more than a window holds, all of them of lower ranks than what is ready.
+    let new: Vec<Hint> = (0..5 * WINDOW).map(|place| hint(FIRST, place as f64)).collect();
+    for hint in &new[..half + 3] {
+        api.push(&[*hint]).await.unwrap();
+    }
+    api.push(&new[half + 3..]).await.unwrap();
+    assert_eq!(api.len(FIRST).await.unwrap(), half as u64);
+    let ready: Vec<Hint> = (0..half).map(|place| hint(FIRST, 1e6 + place as f64)).collect();
+    scheduler.push(&ready).await.unwrap();
+    api.push(&[hint(FIRST, -1.0), hint(SECOND, 2e6)]).await.unwrap();
+    assert_eq!(scheduler.len(FIRST).await.unwrap(), WINDOW as u64);
+    for expected in new[..half].iter().chain(&ready) {
+        assert_eq!(pop(&scheduler).await.as_ref(), Some(expected));
+    }
+    // Another queue has room of its own.
+    assert_eq!(pop(&scheduler).await.unwrap().queue, SECOND);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_job_is_hinted_at_once_more_where_there_is_room_again() {
+    let redis = Redis::start();
+    let api = open(&redis.url()).for_new_jobs();
+    let several: Vec<Hint> = (0..2 * WINDOW).map(|place| hint(FIRST, place as f64)).collect();
+    api.push(&several).await.unwrap();
+    assert_eq!(pop(&api).await, Some(several[0]));
+    let urgent = hint(FIRST, -1.0);
+    api.push(&[urgent]).await.unwrap();
+    assert_eq!(pop(&api).await, Some(urgent));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_share_the_hints() {
     let redis = Redis::start();
     let (api, worker) = (open(&redis.url()), open(&redis.url()));
@@ -241,6 +277,7 @@ async fn a_key_of_another_type_is_an_error_that_names_it() {
     let others = [hint(SECOND, 1.0), hint(FIRST, 2.0)];
     let errors = [
         dispatch.push(&others).await.unwrap_err(),
+        dispatch.for_new_jobs().push(&others).await.unwrap_err(),
         dispatch.len(FIRST).await.unwrap_err(),
         dispatch.pop(&[SECOND, FIRST], Duration::ZERO).await.unwrap_err(),
     ];
@@ -254,6 +291,18 @@ async fn a_key_of_another_type_is_an_error_that_names_it() {
     ask::<()>(&redis, cmd("DEL").arg(FIRST_KEY));
     dispatch.push(&others).await.unwrap();
     assert_eq!(dispatch.pop(&[FIRST], Duration::ZERO).await.unwrap(), Some(others[1]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_has_become_a_replica_is_left_alone_for_a_moment() {
+    let redis = Redis::start();
+    ask::<()>(&redis, cmd("REPLICAOF").arg("127.0.0.1").arg(free_port()));
+    for dispatch in [open(&redis.url()), open(&redis.url()).for_new_jobs()] {
+        let refused = shown(&dispatch.push(&[hint(FIRST, 1.0)]).await.unwrap_err());
+        assert!(refused.to_lowercase().contains("read"), "{refused}");
+        let resting = shown(&dispatch.push(&[hint(FIRST, 1.0)]).await.unwrap_err());
+        assert!(resting.contains("left alone for a moment"), "{resting}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -29,6 +29,11 @@ use self::waiter::Waiters;
 pub use self::facts::RedisFacts;
 pub use self::options::{OpenError, RedisOptions};
 
+use crate::room;
+
+/// Adds members to a sorted set as long as there is room.
+const OFFER: &str = include_str!("offer.lua");
+
 /// A sorted set per queue, its members the ids of jobs and its scores their ranks.
 ///
 /// Redis may be down, slow, flushed, restarted or restored at any time, also when this is opened: a push then fails
@@ -45,6 +50,7 @@ pub use self::options::{OpenError, RedisOptions};
 #[derive(Clone)]
 pub struct RedisDispatch {
     shared: Arc<Shared>,
+    is_for_new_jobs: bool,
 }
 
 struct Shared {
@@ -77,7 +83,13 @@ impl RedisDispatch {
             waiters: Waiters::new(client, options.timeout),
             returning: watch::Sender::new(0),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self { shared: Arc::new(shared), is_for_new_jobs: false })
+    }
+
+    /// Returns a dispatcher of the same hints for whoever makes jobs, who does not know whether they may run: its pushes
+    /// take up to half of a queue's window and push nothing out.
+    pub fn for_new_jobs(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), is_for_new_jobs: true }
     }
 }
 
@@ -103,6 +115,23 @@ impl Shared {
         self.pushes.query(&commands).await.map_err(|failure| {
             // Two commands per queue.
             let failed = |index: usize| queues.get(index / 2).map(|&(queue, _)| queue);
+            self.naming_the_key(failure, failed)
+        })
+    }
+
+    /// Adds hints while there is room for new jobs.
+    async fn offer(&self, hints: &[Hint]) -> Result<(), Failure> {
+        let queues = by_queue(hints);
+        let mut commands = pipe();
+        for (queue, hints) in &queues {
+            commands.cmd("EVAL").arg(OFFER).arg(1).arg(self.keys.hints(*queue)).arg(room::for_new_jobs(self.window));
+            for hint in hints {
+                commands.arg(keys::score(hint.rank)).arg(keys::member(hint.job));
+            }
+            commands.ignore();
+        }
+        self.pushes.query(&commands).await.map_err(|failure| {
+            let failed = |index: usize| queues.get(index).map(|&(queue, _)| queue);
             self.naming_the_key(failure, failed)
         })
     }
@@ -157,7 +186,8 @@ impl Dispatch for RedisDispatch {
         if hints.is_empty() {
             return Ok(());
         }
-        self.shared.push(hints).await.map_err(|failure| failure.while_doing("pushing hints"))
+        let pushed = if self.is_for_new_jobs { self.shared.offer(hints).await } else { self.shared.push(hints).await };
+        pushed.map_err(|failure| failure.while_doing("pushing hints"))
     }
 
     async fn pop(&self, queues: &[Queue], wait: Duration) -> Result<Option<Hint>, DispatchError> {

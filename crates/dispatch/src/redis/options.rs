@@ -5,8 +5,12 @@ use std::time::Duration;
 
 use redis::{Client, RedisError};
 
+use crate::room;
+
 /// The longest prefix.
 const LONGEST_PREFIX: usize = 64;
+/// The largest window: about 100 MiB of a server for each queue.
+const LARGEST_WINDOW: usize = 1_000_000;
 
 /// How to reach Redis, and what to keep there.
 #[derive(Clone)]
@@ -16,7 +20,7 @@ pub struct RedisOptions {
     pub url: String,
     /// What every key begins with; services that share a server need different ones.
     pub prefix: String,
-    /// How many hints a queue keeps, 1 or more.
+    /// How many hints a queue keeps, from 1 to 1,000,000.
     pub window: usize,
     /// How long one exchange with the server may take; more than nothing.
     pub timeout: Duration,
@@ -35,16 +39,30 @@ impl RedisOptions {
         Self { url: url.into(), prefix: Self::PREFIX.to_owned(), window: Self::WINDOW, timeout: Self::TIMEOUT }
     }
 
+    /// Returns how many hints a refill may push to one queue: what hints at new jobs leave of its window.
+    pub const fn largest_refill(&self) -> usize {
+        self.window - room::for_new_jobs(self.window)
+    }
+
     /// Checks every setting; nothing is connected.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a setting breaks its rule.
+    pub fn validate(&self) -> Result<(), OpenError> {
+        self.client().map(|_| ())
+    }
+
+    /// Checks every setting, and makes of them what connects.
     pub(super) fn client(&self) -> Result<Client, OpenError> {
         let legal = |b: u8| b.is_ascii_alphanumeric() || b"_-.:".contains(&b);
         if !(1..=LONGEST_PREFIX).contains(&self.prefix.len()) || !self.prefix.bytes().all(legal) {
             let rule = "must be 1 to 64 of a-z, A-Z, 0-9, _, -, . and :";
-            return Err(OpenError::Setting { setting: "key prefix", rule, given: format!("{:?}", self.prefix) });
+            return Err(OpenError::Setting { setting: "prefix", rule, given: format!("{:?}", self.prefix) });
         }
-        if self.window == 0 {
+        if !(1..=LARGEST_WINDOW).contains(&self.window) {
             let given = self.window.to_string();
-            return Err(OpenError::Setting { setting: "window", rule: "must be 1 or more", given });
+            return Err(OpenError::Setting { setting: "window", rule: "must be from 1 to 1000000", given });
         }
         if self.timeout.is_zero() {
             let given = format!("{:?}", self.timeout);
@@ -104,9 +122,12 @@ mod tests {
     fn every_setting_has_its_rule() {
         assert!(RedisOptions::new("rediss://user:secret@example.org:6380/3").client().is_ok());
         for wrong in ["", "a b", "ä", "{a}", &"x".repeat(65)] {
-            assert!(refused(|options| options.prefix = wrong.to_owned()).contains("key prefix"), "{wrong:?}");
+            assert!(refused(|options| options.prefix = wrong.to_owned()).contains("the prefix of redis"), "{wrong:?}");
         }
-        assert!(refused(|options| options.window = 0).contains("window of redis must be 1 or more, not 0"));
+        for wrong in [0, 1_000_001, usize::MAX] {
+            let expected = format!("window of redis must be from 1 to 1000000, not {wrong}");
+            assert!(refused(|options| options.window = wrong).contains(&expected), "{wrong}");
+        }
         assert!(refused(|options| options.timeout = Duration::ZERO).contains("timeout"));
         assert!(refused(|options| options.url.push_str("/#insecure")).contains('#'));
     }
