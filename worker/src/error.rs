@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clapboard_jobs::{JobId, Phase};
+use clapboard_jobs::{BlobError, JobId, Phase};
 
 use crate::options::InvalidOptions;
 
@@ -25,6 +25,9 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// The media store is away, or does not let the worker put something or remove it.
+    #[error("the media store did not take an object and give it up again")]
+    MediaStore(#[source] BlobError),
     /// The heartbeat's thread could not be started.
     #[error("could not start the heartbeat")]
     Heartbeat(#[source] io::Error),

@@ -14,41 +14,26 @@
 //! before the lease could be given away.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
-mod adopt;
-mod announcer;
 mod attempt;
-mod claiming;
-mod classify;
-mod digest;
-mod disk;
-mod ending;
+mod claims;
 mod error;
 mod generator;
-mod health;
 mod heartbeat;
-mod keeper;
-mod kept_claim;
-mod memory;
+mod machine;
 mod options;
-mod pace;
-mod pipeline;
 mod progress;
-mod pulse;
 mod resume;
 mod retry;
-mod run_engine;
 mod scratch;
 mod shared;
-mod sink;
-mod states;
-mod upload;
-mod watch;
+mod video;
 mod worker;
 
 pub use error::Error;
 pub use generator::Generator;
-pub use memory::peak_memory_bytes;
+pub use machine::media_store::try_media_store;
+pub use machine::memory::peak_memory_bytes;
 pub use options::{DrainMode, InvalidOptions, Options, StallLimits};
-pub use progress::Meter;
-pub use sink::MuxSink;
+pub use progress::meter::Meter;
+pub use video::sink::MuxSink;
 pub use worker::{Drained, Parts, Worker};

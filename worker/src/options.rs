@@ -59,7 +59,7 @@ impl Options {
             max_rows: None,
             scratch,
             lease: Policy::default().lease,
-            beat_interval: Duration::from_secs(10),
+            beat_interval: Duration::from_secs(2),
             fence_margin: Duration::from_secs(15),
             stall_limits: StallLimits::default(),
             poll_interval: Duration::from_secs(5),
@@ -231,11 +231,11 @@ mod tests {
         let refused = |options: Options| options.validated().unwrap_err().to_string();
         let slow = Options { beat_interval: Duration::from_secs(30), ..options() };
         assert_eq!(refused(slow), "a beat every 30s is too slow for a lease of 60s: two must fit into it");
-        let wide = Options { fence_margin: Duration::from_secs(50), ..options() };
-        assert_eq!(refused(wide), "a fence margin of 50s and a beat every 10s do not fit into a lease of 60s");
+        let wide = Options { fence_margin: Duration::from_secs(58), ..options() };
+        assert_eq!(refused(wide), "a fence margin of 58s and a beat every 2s do not fit into a lease of 60s");
         let mut impatient = options();
         impatient.stall_limits.denoise = Duration::from_secs(1);
-        assert_eq!(refused(impatient), "the stall limit of 1s for denoise is not longer than the beat interval of 10s");
+        assert_eq!(refused(impatient), "the stall limit of 1s for denoise is not longer than the beat interval of 2s");
         let patient = Options { encode_timeout: Duration::from_secs(600), ..options() };
         assert_eq!(
             refused(patient),

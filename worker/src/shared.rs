@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
+use crate::claims::pipeline::Pipeline;
 use crate::heartbeat::Heartbeat;
 use crate::options::Options;
-use crate::pipeline::Pipeline;
 use crate::worker::Parts;
 
 /// How long the ending of an attempt may be tried after a drain should have been over.

@@ -10,16 +10,16 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use crate::adopt::adopt;
-use crate::announcer::Announcer;
+use crate::attempt::adopt::adopt;
 use crate::attempt::{Ended, execute};
-use crate::claiming::Claiming;
-use crate::disk::ABORT_PATIENCE;
+use crate::claims::Claiming;
 use crate::error::Error;
 use crate::generator::Generator;
-use crate::health::{self, Health, Pauses};
 use crate::heartbeat::Heartbeat;
+use crate::heartbeat::announcer::Announcer;
+use crate::machine::health::{self, Health, Pauses};
 use crate::options::{DrainMode, Options};
+use crate::scratch::disk::ABORT_PATIENCE;
 use crate::scratch::{self, Orphan};
 use crate::shared::Shared;
 
@@ -82,9 +82,10 @@ impl Worker {
     /// back by then.
     pub async fn run(self, shutdown: CancellationToken) -> Result<Drained, Error> {
         let Self { parts, options, orphans } = self;
-        let heartbeat = Heartbeat::start(Arc::clone(&parts.heartbeat_store)).map_err(Error::Heartbeat)?;
+        let heartbeat = Heartbeat::start(Arc::clone(&parts.heartbeat_store), &options).map_err(Error::Heartbeat)?;
         let partitions = parts.generator.profile().partitions.clone();
         let claimant = Claimant { max_rows: options.max_rows, ..Claimant::new(options.worker, partitions.clone()) };
+        let spec_versions = claimant.spec_versions.clone();
         let claiming = Claiming::new(claimant, &options);
         let worker = options.worker;
         let card = WorkerCard {
@@ -92,6 +93,7 @@ impl Worker {
             host: options.host.clone(),
             version: options.version.clone(),
             partitions,
+            spec_versions,
             max_rows: options.max_rows,
             state: WorkerState::Idle,
         };
@@ -200,7 +202,7 @@ impl Run {
 
     fn note(&mut self, event: Result<Event, JoinError>) {
         match event {
-            Ok(Event::Ended(Ended { health, wedged, places })) => {
+            Ok(Event::Ended(Ended { health, wedged, places, .. })) => {
                 if let Some(wedged) = wedged {
                     // Before the engine is free for the next one: it never will be.
                     self.shared.close(true);
@@ -234,6 +236,7 @@ impl Run {
             self.pauses.clone(),
             self.shared.options.scratch.clone(),
             self.shared.parts.ffmpeg.clone(),
+            Arc::clone(&self.shared.parts.blob),
             self.shared.closing.clone(),
             self.shared.options.stall_limits.prepare,
         );
@@ -248,6 +251,7 @@ async fn recover(
     mut pauses: Pauses,
     scratch: PathBuf,
     ffmpeg: Ffmpeg,
+    blob: Arc<dyn Blob>,
     closing: CancellationToken,
     limit: Duration,
 ) -> Result<Pauses, Error> {
@@ -259,8 +263,7 @@ async fn recover(
             () = closing.cancelled() => return Ok(pauses),
             () = tokio::time::sleep(pause) => {}
         }
-        let (root, ffmpeg) = (scratch.clone(), ffmpeg.clone());
-        let examining = tokio::task::spawn_blocking(move || health::examine(&root, &ffmpeg));
+        let examining = health::examine(scratch.clone(), ffmpeg.clone(), &*blob);
         let closed = async {
             closing.cancelled().await;
             tokio::time::sleep(ABORT_PATIENCE).await;
@@ -272,12 +275,11 @@ async fn recover(
             () = tokio::time::sleep(limit) => return Err(Error::Hung { limit }),
         };
         match examined {
-            Ok(Ok(())) => {
+            Ok(()) => {
                 tracing::info!("this machine is well again, claiming jobs");
                 return Ok(pauses);
             }
-            Ok(Err(lack)) => tracing::warn!(error = %Causes(&lack), "this machine is not well yet"),
-            Err(error) => tracing::error!(%error, "could not examine this machine"),
+            Err(lack) => tracing::warn!(error = %Causes(&lack), "this machine is not well yet"),
         }
     }
 }

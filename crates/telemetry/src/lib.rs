@@ -3,4 +3,4 @@
 
 mod logs;
 
-pub use logs::{Error, LogFormat, init};
+pub use logs::{Error, LastLines, LogFormat, init};

@@ -1,5 +1,7 @@
 //! The subscriber behind every log line.
 
+mod queue;
+
 use std::io::{self, IsTerminal};
 use std::str::FromStr;
 
@@ -8,6 +10,8 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{Directive, ParseError};
 use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::util::SubscriberInitExt;
+
+pub use queue::LastLines;
 
 /// How a log line is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -49,17 +53,24 @@ pub enum Error {
         /// What was asked for.
         format: String,
     },
+    /// The thread that writes the lines could not be started.
+    #[error("could not start the thread of the log")]
+    Thread(#[source] io::Error),
     /// The process has a subscriber already.
     #[error("logging is set up already")]
     AlreadySet,
 }
 
 /// Sends the events of this process that pass `filter` (`info,clapboard_engine=debug`) to standard error, in colour if
-/// that is a terminal.
+/// that is a terminal. Nobody who logs waits until a line is read: when some thousands wait, further ones are lost and counted.
+/// What is returned is to be kept to the end of the process.
 ///
-/// Errors: [`Error::Directive`] names the part of the filter that is wrong; [`Error::AlreadySet`] on a second call.
-pub fn init(filter: &str, format: LogFormat) -> Result<(), Error> {
-    subscriber(filter, format, io::stderr().is_terminal(), io::stderr)?.try_init().map_err(|_| Error::AlreadySet)
+/// Errors: [`Error::Directive`] names the part of the filter that is wrong; [`Error::Thread`]; [`Error::AlreadySet`] on a
+/// second call.
+pub fn init(filter: &str, format: LogFormat) -> Result<LastLines, Error> {
+    let (queue, last_lines) = queue::start(io::stderr()).map_err(Error::Thread)?;
+    subscriber(filter, format, io::stderr().is_terminal(), queue)?.try_init().map_err(|_| Error::AlreadySet)?;
+    Ok(last_lines)
 }
 
 fn subscriber<W>(

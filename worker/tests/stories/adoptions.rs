@@ -50,7 +50,7 @@ async fn a_restarted_worker_stores_the_video_that_its_forerunner_has_finished() 
     assert_eq!(house.objects().await, [key]);
     let report = job.report.unwrap();
     let stages: Vec<&str> = report.stage_durations_s.keys().map(String::as_str).collect();
-    assert_eq!(stages, ["decode_audio", "decode_video", "denoise", "encode", "text_encode", "upload"]);
+    assert_eq!(stages, ["decode_audio", "decode_video", "denoise", "encode", "encode_inputs", "text_encode", "upload"]);
     assert_eq!(house.scratch(), Vec::<PathBuf>::new());
 }
 

@@ -4,7 +4,8 @@ use std::future::pending;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use clapboard_jobs::blob::{ObjectInfo, Opened, Put};
@@ -18,6 +19,12 @@ enum Way {
     Through(Gate),
     /// They wait at the gate, and move all the time.
     Slowly(Gate),
+    /// They move for a while.
+    SlowlyFor(Duration),
+    /// They are not let in before the gate is open; each that comes is counted.
+    Denied(Gate, Arc<AtomicU32>),
+    /// They are stored, and nobody who wants to remove them is answered.
+    Irremovable,
     /// They are refused.
     Closed,
     /// They are stored, and cannot be read.
@@ -52,6 +59,23 @@ impl GatedBlob {
         (Arc::new(blob), gate)
     }
 
+    /// Lets objects of this suffix move for a while, and then through.
+    pub(crate) fn slow_for(inner: &Arc<dyn Blob>, suffix: &'static str, duration: Duration) -> Arc<dyn Blob> {
+        Arc::new(Self { inner: Arc::clone(inner), suffix, way: Way::SlowlyFor(duration) })
+    }
+
+    /// Lets nobody put anything until the gate is open, and counts those who try.
+    pub(crate) fn denied(inner: &Arc<dyn Blob>) -> (Arc<dyn Blob>, Gate, Arc<AtomicU32>) {
+        let (gate, count) = (Gate::default(), Arc::new(AtomicU32::new(0)));
+        let way = Way::Denied(gate.clone(), Arc::clone(&count));
+        (Arc::new(Self { inner: Arc::clone(inner), suffix: "", way }), gate, count)
+    }
+
+    /// Stores objects of this suffix, and answers nobody who wants to remove them.
+    pub(crate) fn irremovable(inner: &Arc<dyn Blob>, suffix: &'static str) -> Arc<dyn Blob> {
+        Arc::new(Self { inner: Arc::clone(inner), suffix, way: Way::Irremovable })
+    }
+
     /// Refuses objects of this suffix.
     pub(crate) fn closed(inner: &Arc<dyn Blob>, suffix: &'static str) -> Arc<dyn Blob> {
         Arc::new(Self { inner: Arc::clone(inner), suffix, way: Way::Closed })
@@ -84,8 +108,19 @@ impl Blob for GatedBlob {
                         tokio::time::sleep(Duration::from_millis(2)).await;
                     }
                 }
+                Way::SlowlyFor(duration) => {
+                    let begun = Instant::now();
+                    while begun.elapsed() < *duration {
+                        moved();
+                        tokio::time::sleep(Duration::from_millis(2)).await;
+                    }
+                }
+                Way::Denied(gate, count) if !gate.is_open() => {
+                    count.fetch_add(1, Ordering::SeqCst);
+                    return Err(BlobError::Denied { doing: "following the story", source: "as the story says".into() });
+                }
                 Way::Closed => return Err(away()),
-                Way::Unreadable | Way::Silent => {}
+                Way::Denied(..) | Way::Irremovable | Way::Unreadable | Way::Silent => {}
             }
         }
         self.inner.put_file(key, file, moved).await
@@ -110,6 +145,9 @@ impl Blob for GatedBlob {
     }
 
     async fn delete(&self, key: &BlobKey) -> Result<(), BlobError> {
+        if matches!(self.way, Way::Irremovable) && key.as_str().ends_with(self.suffix) {
+            return pending().await;
+        }
         self.inner.delete(key).await
     }
 

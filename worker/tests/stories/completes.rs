@@ -33,7 +33,7 @@ async fn a_job_completes_and_its_object_is_what_its_row_says() {
 
     let report = job.report.unwrap();
     let stages: Vec<&str> = report.stage_durations_s.keys().map(String::as_str).collect();
-    assert_eq!(stages, ["decode_audio", "decode_video", "denoise", "encode", "text_encode", "upload"]);
+    assert_eq!(stages, ["decode_audio", "decode_video", "denoise", "encode", "encode_inputs", "text_encode", "upload"]);
     assert!(report.inference_s > 0.0 && report.peak_memory_bytes > 0);
     assert_eq!(job.progress.percent, 100);
     assert!(job.begun_at.is_some());

@@ -132,8 +132,8 @@ async fn a_drain_stops_the_engine_at_once_though_a_claim_is_not_answered() {
     let id = house.submit().await;
     house.until(id, |job| job.status() == Status::InProgress).await;
     faulty.hang_claims();
-    // More than enough for the next claim to be sent.
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    let asked = faulty.claims();
+    house.until(id, |_| faulty.claims() > asked).await;
     let since = Instant::now();
     worker.drain();
     house.until_state(id, JobState::Queued).await;

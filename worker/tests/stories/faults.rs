@@ -3,8 +3,9 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clapboard_engine::{GenerateError, MediaChunk, Phase as EnginePhase, SinkError};
@@ -13,6 +14,7 @@ use clapboard_jobs::{AttemptEnd, FailureCode, JobState, Phase, Status};
 use clapboard_media::Ffmpeg;
 use clapboard_worker::{Error, Options, StallLimits};
 
+use crate::blobs::GatedBlob;
 use crate::house::House;
 use crate::scripted::{Gate, Opener, Scripted};
 
@@ -97,9 +99,16 @@ async fn a_stalled_engine_loses_the_job_and_ends_the_worker() {
 /// An ffmpeg that can be taken away.
 fn wrapped_ffmpeg(house: &House) -> PathBuf {
     let wrapper = house.path("ffmpeg");
-    fs::write(&wrapper, "#!/bin/sh\nexec ffmpeg \"$@\"\n").unwrap();
-    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+    put_program(&wrapper, "#!/bin/sh\nexec ffmpeg \"$@\"\n");
     wrapper
+}
+
+/// Puts a program where none or another one is, at one moment: nobody can start half of it.
+fn put_program(path: &Path, script: &str) {
+    let fresh = path.with_extension("new");
+    fs::write(&fresh, script).unwrap();
+    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(fresh, path).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,7 +117,7 @@ async fn an_ffmpeg_that_goes_missing_costs_no_attempt_and_no_job_is_claimed_unti
     let wrapper = wrapped_ffmpeg(&house);
     house.ffmpeg = Ffmpeg::at(&wrapper, "ffprobe").unwrap();
     fs::remove_file(&wrapper).unwrap();
-    let options = Options { unwell_pause: Duration::from_millis(300), ..house.options() };
+    let options = Options { unwell_pause: Duration::from_millis(200), ..house.options() };
     let worker = house.start_with(Scripted::honest(), options);
     let (first, second) = (house.submit().await, house.submit().await);
     house.until(first, |job| job.state == JobState::Queued && job.fence.0 == 1).await;
@@ -116,8 +125,10 @@ async fn an_ffmpeg_that_goes_missing_costs_no_attempt_and_no_job_is_claimed_unti
     let error = attempt.error.clone().unwrap();
     assert_eq!((error.code, error.message.as_str()), (FailureCode::InternalError, "could not encode the video"));
     assert_eq!(attempt.ended.unwrap().1, AttemptEnd::Retried);
-    // Several pauses long the worker looks for its ffmpeg, and claims neither job.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    // Several times the worker looks for its ffmpeg and finds something else, and claims neither job.
+    let looks = house.path("looks");
+    put_program(&wrapper, &format!("#!/bin/sh\necho looked >> {}\nexit 1\n", looks.display()));
+    house.until(first, |_| fs::read_to_string(&looks).is_ok_and(|looks| looks.lines().count() >= 3)).await;
     assert_eq!((house.ends(first).await.len(), house.ends(second).await), (1, vec![]));
 
     wrapped_ffmpeg(&house);
@@ -186,6 +197,33 @@ async fn a_media_store_that_stays_away_loses_the_attempt() {
     assert_eq!((error.code, error.message.as_str()), (FailureCode::StorageFailed, "could not store the video"));
     worker.stop().await.unwrap();
     assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_media_store_that_does_not_let_the_worker_in_costs_no_attempt_and_no_job_is_claimed_until_it_does() {
+    let mut house = House::new().await;
+    let (blob, gate, denied) = GatedBlob::denied(&house.blob);
+    house.blob = blob;
+    let options = Options { unwell_pause: Duration::from_millis(200), ..house.options() };
+    let worker = house.start_with(Scripted::honest(), options);
+    let first = house.submit().await;
+    let job = house.until(first, |job| job.state == JobState::Queued && job.fence.0 == 1).await;
+    assert_eq!((job.attempt, job.error), (0, None));
+    let error = house.attempts(first).await[0].error.clone().unwrap();
+    assert_eq!((error.code, error.message.as_str()), (FailureCode::StorageFailed, "could not store the video"));
+    // Several times the worker tries to put something small, and claims neither this job nor another.
+    house.until(first, |_| denied.load(Ordering::SeqCst) >= 2).await;
+    let second = house.submit().await;
+    house.until(first, |_| denied.load(Ordering::SeqCst) >= 4).await;
+    assert_eq!((house.ends(first).await.len(), house.ends(second).await), (1, vec![]));
+
+    gate.open();
+    for id in [first, second] {
+        assert_eq!(house.until_state(id, JobState::Completed).await.attempt, 1);
+    }
+    worker.stop().await.unwrap();
+    assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+    assert_eq!(house.objects().await.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -147,6 +147,14 @@ impl House {
         self.until(id, |job| job.state == state).await
     }
 
+    /// Waits until the lease of a running job has been renewed this many times.
+    pub(crate) async fn until_renewed(&self, id: JobId, times: usize) {
+        let mut known = self.find(id).await.unwrap().lease_expires_at;
+        for _ in 0..times {
+            known = self.until(id, |job| job.lease_expires_at > known).await.lease_expires_at;
+        }
+    }
+
     /// Waits until the worker has taken every hint.
     pub(crate) async fn until_hints_are_taken(&self) {
         for queue in CapacityClass::all().map(|class| Queue::of(Partition::Fl2va, class)) {

@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clapboard_jobs::fixtures::{FaultyBlob, FaultyStore};
-use clapboard_jobs::{AttemptEnd, JobState, Phase, Policy, Status};
+use clapboard_jobs::{AttemptEnd, Claimed, JobId, JobState, Micros, Phase, Policy, Status};
 use clapboard_worker::Options;
 
-use crate::house::House;
+use crate::blobs::GatedBlob;
+use crate::house::{House, Running};
 use crate::scripted::{Gate, Opener, Scripted};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -29,11 +31,10 @@ async fn a_worker_whose_job_was_given_away_stops_and_nothing_of_it_is_seen() {
     assert_eq!(house.objects().await, Vec::<String>::new());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_zombie_that_finishes_its_job_changes_nothing_and_takes_its_object_away() {
-    let house = House::new().await;
+/// Lets a worker generate a job's video and takes the job away before it has finished it; it finishes when the gate is open.
+async fn zombie(house: &House, options: Options) -> (Running, JobId, Claimed, Gate) {
     let (decoded, finish) = (Gate::default(), Gate::default());
-    let _open = (Opener(decoded.clone()), Opener(finish.clone()));
+    let _open = Opener(decoded.clone());
     let generator = Scripted::new({
         let (decoded, finish) = (decoded.clone(), finish.clone());
         move |play| {
@@ -45,18 +46,74 @@ async fn a_zombie_that_finishes_its_job_changes_nothing_and_takes_its_object_awa
         }
     });
     // It beats too seldom to hear of its loss before it has finished.
-    let options = Options { beat_interval: Duration::from_secs(25), ..house.options() };
+    let options = Options { beat_interval: Duration::from_secs(25), ..options };
     let worker = house.start_with(generator, options);
     let id = house.submit().await;
     tokio::task::spawn_blocking(move || decoded.wait()).await.unwrap();
     house.until(id, |job| job.status() == Status::InProgress).await;
     let stolen = house.steal(id).await;
+    (worker, id, stolen, finish)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zombie_that_finishes_its_job_changes_nothing_and_takes_its_object_away() {
+    let house = House::new().await;
+    let (worker, id, stolen, finish) = zombie(&house, house.options()).await;
     finish.open();
     worker.stop().await.unwrap();
     let job = house.find(id).await.unwrap();
     assert_eq!((job.state, job.worker, job.result), (JobState::Running, Some(stolen.lease.worker), None));
     assert_eq!(house.objects().await, Vec::<String>::new());
     assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn neither_a_worker_nor_its_drain_waits_for_long_until_a_discarded_result_is_removed() {
+    let mut house = House::new().await;
+    house.blob = GatedBlob::irremovable(&house.blob, ".mp4");
+    let options = Options { drain_timeout: Duration::from_secs(1), ..house.options() };
+    let (worker, _, _, finish) = zombie(&house, options).await;
+    finish.open();
+    while house.objects().await.is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    worker.stop().await.unwrap();
+    // It is left to the sweep over objects of nobody.
+    assert_eq!(house.objects().await.len(), 1);
+    assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_beat_that_hangs_costs_no_other_lease_of_its_worker() {
+    let lease = Duration::from_secs(4);
+    let mut house = House::with(Policy { lease, ..Policy::default() }).await;
+    let (blob, gate) = GatedBlob::over(&house.blob, ".mp4");
+    let _open = Opener(gate.clone());
+    house.blob = blob;
+    let faulty = Arc::new(FaultyStore::over(Arc::clone(&house.heartbeat_store)));
+    house.heartbeat_store = Arc::clone(&faulty) as _;
+    let finishes_first = AtomicBool::new(true);
+    let generator = Scripted::new(move |play| {
+        if !finishes_first.swap(false, Ordering::SeqCst) {
+            return Err(play.denoise_for_ever());
+        }
+        play.denoise()?;
+        play.media()?;
+        Ok(play.report())
+    });
+    let options = Options { fence_margin: Duration::from_secs(1), ..house.options() };
+    let worker = house.start_with(generator, options);
+    let first = house.submit().await;
+    house.until(first, |job| job.progress.phase == Phase::Upload).await;
+    let second = house.submit().await;
+    let begun = house.until(second, |job| job.status() == Status::InProgress).await;
+    faulty.hang_beats_of(first);
+    let later = Micros(begun.lease_expires_at.unwrap().0 + 2 * i64::try_from(lease.as_micros()).unwrap());
+    house.until(second, |job| job.lease_expires_at > Some(later)).await;
+    assert!(house.find(first).await.unwrap().lease_expires_at < Some(later));
+    gate.open();
+    worker.stop().await.unwrap();
+    assert_eq!(house.ends(second).await, [Some(AttemptEnd::Drained)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -179,7 +236,9 @@ async fn an_outage_shorter_than_the_lease_costs_nothing() {
     while house.objects().await.is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    while faulty.finishes() < 2 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     assert_eq!(jobs.get(&house.tenant, id).await.unwrap().unwrap().state, JobState::Running);
     faulty.come_back();
     let job = house.until_state(id, JobState::Completed).await;

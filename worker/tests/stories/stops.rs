@@ -60,6 +60,7 @@ async fn a_drain_hands_the_job_back_uncounted_and_the_next_worker_completes_it()
     assert_eq!((job.state, job.attempt, job.status()), (JobState::Queued, 0, Status::Queued));
     assert_eq!(house.ends(id).await, [Some(AttemptEnd::Drained)]);
     assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+    assert_eq!(house.dispatch.len(job.queue()).await.unwrap(), 1, "idle workers are told of it");
 
     let worker = house.start(Scripted::honest());
     let job = house.until_state(id, JobState::Completed).await;

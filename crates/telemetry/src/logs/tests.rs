@@ -1,6 +1,10 @@
+use std::env;
 use std::error::Error as _;
 use std::fs::{self, File};
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::*;
 
@@ -46,4 +50,30 @@ fn text_lines_are_coloured_for_terminals_alone() {
         assert!(text.contains("shown"), "{text}");
         assert_eq!(text.contains('\u{1b}'), colour, "{text}");
     }
+}
+
+/// What the test after this one starts as a process of its own: it logs more than a pipe and the queue before it hold.
+#[test]
+#[ignore = "it is the process of another test"]
+fn a_process_that_logs_a_lot() {
+    let _last_lines = init("info", LogFormat::Text).unwrap();
+    for line in 0..50_000 {
+        tracing::info!(line, "said to nobody");
+    }
+}
+
+#[test]
+fn a_process_whose_log_nobody_reads_goes_on_to_its_end() {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", "logs::tests::a_process_that_logs_a_lot", "--ignored", "--nocapture"]);
+    let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let ended = loop {
+        match process.try_wait().unwrap() {
+            None if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
+            ended => break ended,
+        }
+    };
+    process.kill().unwrap();
+    assert!(ended.expect("it waits for somebody to read its log").success());
 }

@@ -1,13 +1,14 @@
 //! Tells the store what the worker is doing, and hears what is asked of it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clapboard_jobs::{Causes, Store, WorkerCard, WorkerState};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::heartbeat::PATIENCE;
+use crate::heartbeat::NOT_PRESSED;
+use crate::heartbeat::turns::Turns;
 
 /// Says at once what has changed, and every few seconds that the worker is still there.
 pub(crate) struct Announcer {
@@ -21,14 +22,14 @@ pub(crate) struct Announcer {
 
 impl Announcer {
     /// Goes on until the worker's standing has no more source.
-    pub(crate) async fn run(mut self, store: Arc<dyn Store>) {
+    pub(crate) async fn run(mut self, store: Arc<dyn Store>, turns: Arc<Turns>) {
         loop {
             self.card.state = *self.standing.borrow_and_update();
-            match tokio::time::timeout(PATIENCE, store.announce(&self.card)).await {
-                Ok(Ok(orders)) if orders.drain => self.ordered.cancel(),
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) => tracing::warn!(error = %Causes(&error), "could not tell how the worker is doing"),
-                Err(_) => tracing::warn!("the store does not answer to how the worker is doing"),
+            match turns.call(Instant::now() + NOT_PRESSED, store.announce(&self.card)).await {
+                Some(Ok(orders)) if orders.drain => self.ordered.cancel(),
+                Some(Ok(_)) => {}
+                Some(Err(error)) => tracing::warn!(error = %Causes(&error), "could not tell how the worker is doing"),
+                None => tracing::warn!("the store does not answer to how the worker is doing"),
             }
             tokio::select! {
                 changed = self.standing.changed() => if changed.is_err() {

@@ -8,8 +8,8 @@ use clapboard_jobs::{Blob, BlobError, Causes, Checkpoint, Fingerprint, Job};
 use tokio::io::AsyncReadExt;
 use tokio_util::io::StreamReader;
 
-use crate::digest;
 use crate::retry::Waits;
+use crate::scratch::digest;
 
 /// More bytes than any state has that an engine of today can hold.
 const MAX_STATE_BYTES: u64 = 4 << 30;
@@ -54,7 +54,7 @@ enum StateError {
 impl StateError {
     /// Tells whether the state itself may be good.
     fn is_of_the_way(&self) -> bool {
-        matches!(self, Self::Blob(BlobError::Unavailable { .. }) | Self::Read(_))
+        matches!(self, Self::Blob(BlobError::Unavailable { .. } | BlobError::Denied { .. }) | Self::Read(_))
     }
 }
 

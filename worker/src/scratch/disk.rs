@@ -3,9 +3,9 @@
 use std::io;
 use std::time::Duration;
 
-use crate::classify::AttemptError;
-use crate::upload::wedged;
-use crate::watch::Watch;
+use crate::attempt::classify::AttemptError;
+use crate::progress::watch::Watch;
+use crate::video::upload::wedged;
 
 /// How long a disk, or an encoder that is to be killed, may take once nobody has any use for what it does.
 pub(crate) const ABORT_PATIENCE: Duration = Duration::from_secs(5);
@@ -46,7 +46,7 @@ mod tests {
     use clapboard_jobs::Phase;
 
     use crate::options::StallLimits;
-    use crate::watch::StopCause;
+    use crate::progress::watch::StopCause;
 
     use super::*;
 

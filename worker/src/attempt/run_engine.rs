@@ -10,11 +10,11 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::attempt::Attempt;
-use crate::classify::AttemptError;
-use crate::resume::Start;
-use crate::sink::MuxSink;
-use crate::states::{StateKeeper, StateSink, StateSlot};
-use crate::upload::wedged;
+use crate::attempt::classify::AttemptError;
+use crate::resume::start::Start;
+use crate::resume::states::{StateKeeper, StateSink, StateSlot};
+use crate::video::sink::MuxSink;
+use crate::video::upload::wedged;
 
 impl Attempt {
     /// Runs the engine from where the attempt starts, or from the beginning where the engine cannot go on from there.
@@ -57,6 +57,7 @@ impl Attempt {
         };
         let generation = Generation {
             spec,
+            media: Vec::new(),
             control: Arc::clone(&self.watch) as _,
             progress: Arc::clone(&self.watch) as _,
             sink: Box::new(sink.clone()),

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use clapboard_jobs::{Causes, ErrorClass, HandBack, JobState, Lease, LeaseError, Outcome, Store, StoreError};
 
-use crate::classify::AttemptError;
+use crate::attempt::classify::AttemptError;
+use crate::progress::watch::{StopCause, Watch};
 use crate::retry::Waits;
-use crate::watch::{StopCause, Watch};
 
 /// How long the store may take to answer before it is asked again, while the lease lasts.
 const MOST_PATIENCE: Duration = Duration::from_secs(10);
@@ -129,7 +129,7 @@ mod tests {
     use std::sync::Arc;
 
     use clapboard_h3::Partition;
-    use clapboard_jobs::fixtures::{MovedClock, small_spec};
+    use clapboard_jobs::fixtures::{FaultyStore, MovedClock, small_spec};
     use clapboard_jobs::{Claimant, Claimed, NewJob, Policy, ResultObject, RunReport, Tenant, WorkerId};
     use clapboard_store_sqlite::SqliteStore;
 
@@ -137,8 +137,8 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
-    async fn a_result_that_a_dead_process_has_written_already_is_no_loss() {
+    /// A claim, the write that completes its job, and a folder that goes with the store.
+    async fn finished() -> (FaultyStore, Lease, Ending, Watch, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let clock = Arc::new(MovedClock::default());
         let store = SqliteStore::open(&folder.path().join("jobs.sqlite"), Policy::default(), clock).await.unwrap();
@@ -148,6 +148,21 @@ mod tests {
         let watch = Watch::new(StallLimits::default(), Instant::now() + lease.duration);
         let object = ResultObject { key: lease.result_key(), size_bytes: 1, sha256: "00".repeat(32) };
         let ending = Ending::Finish(Outcome::Completed { object, report: RunReport::default() });
+        (FaultyStore::over(Arc::new(store)), lease, ending, watch, folder)
+    }
+
+    #[tokio::test]
+    async fn a_job_that_cannot_be_read_back_may_have_been_completed() {
+        let (store, lease, ending, watch, _folder) = finished().await;
+        store.lose_next_finish();
+        store.refuse_gets();
+        assert_eq!(write(&store, &lease, &ending, &watch).await, Written::Unknown);
+        assert_eq!(store.finishes(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_result_that_a_dead_process_has_written_already_is_no_loss() {
+        let (store, lease, ending, watch, _folder) = finished().await;
         for _ in 0..2 {
             assert_eq!(write(&store, &lease, &ending, &watch).await, Written::State(JobState::Completed));
         }

@@ -1,5 +1,9 @@
 //! Folders for unfinished files.
 
+pub(crate) mod digest;
+pub(crate) mod disk;
+pub(crate) mod kept_claim;
+
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -7,7 +11,7 @@ use std::path::{Path, PathBuf};
 use clapboard_jobs::{Lease, WorkerId};
 
 use crate::error::Error;
-use crate::kept_claim::KeptClaim;
+use crate::scratch::kept_claim::KeptClaim;
 
 /// What every attempt's folder begins with, so that nothing else is ever removed.
 const PREFIX: &str = "attempt-";

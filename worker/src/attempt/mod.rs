@@ -1,5 +1,10 @@
 //! One attempt at one job, from its claim to its end.
 
+pub(crate) mod adopt;
+pub(crate) mod classify;
+pub(crate) mod ending;
+mod run_engine;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::pending;
@@ -9,30 +14,35 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clapboard_h3::GenerationSpec;
-use clapboard_jobs::{Causes, Claimed, HandBack, Job, JobState, Lease, Outcome, ResultObject, RunReport};
+use clapboard_jobs::{Causes, Claimed, HandBack, Hint, Job, JobState, Lease, Outcome, ResultObject, RunReport};
 
-use crate::classify::AttemptError;
-use crate::digest;
-use crate::disk::{ABORT_PATIENCE, let_clean, on_disk};
-use crate::ending::{self, Ending, Written};
+use crate::attempt::classify::AttemptError;
+use crate::attempt::ending::{Ending, Written};
+use crate::claims::pipeline::{Place, Seat};
 use crate::error::Error;
-use crate::health::Health;
 use crate::heartbeat::Kept;
-use crate::kept_claim::KeptClaim;
-use crate::memory::peak_memory_bytes;
-use crate::pipeline::{Place, Seat};
-use crate::resume::{Start, start_of};
+use crate::machine::health::Health;
+use crate::machine::memory::peak_memory_bytes;
+use crate::progress::watch::{StopCause, Watch};
+use crate::resume::start::{Start, start_of};
 use crate::scratch::AttemptFolder;
+use crate::scratch::digest;
+use crate::scratch::disk::{ABORT_PATIENCE, let_clean, on_disk};
+use crate::scratch::kept_claim::KeptClaim;
 use crate::shared::Shared;
-use crate::sink::MuxSink;
-use crate::upload::{upload, wedged};
-use crate::watch::{StopCause, Watch};
+use crate::video::sink::MuxSink;
+use crate::video::upload::{upload, wedged};
+
+/// How long a hint may take that only saves time.
+const HINT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How an attempt leaves its worker.
 pub(crate) struct Ended {
     pub(crate) health: Health,
     /// The engine or an upload hangs: the process has to end. The job has been handed back.
     pub(crate) wedged: Option<Error>,
+    /// The job was handed back since this worker drains: another may have it at once.
+    pub(crate) drained: bool,
     /// The engine and the place to wait for it, where the attempt had them to its end; to be dropped once the rest has been
     /// dealt with.
     pub(crate) places: (Option<Seat>, Option<Place>),
@@ -45,7 +55,8 @@ pub(crate) struct Ended {
 pub(crate) async fn execute(shared: Arc<Shared>, claimed: Claimed, claimed_at: Instant, place: Place) -> Ended {
     let Claimed { lease, job } = claimed;
     let watch = Arc::new(Watch::new(shared.options.stall_limits, claimed_at + lease.duration));
-    let attempt = Attempt::new(shared, lease, watch);
+    let hint = Hint { queue: job.queue(), rank: job.rank, job: job.id };
+    let attempt = Attempt::new(Arc::clone(&shared), lease, watch);
     let mut held = Held { place: Some(place), ..Held::default() };
     let made = match job.spec.decode() {
         Ok(spec) => tokio::select! {
@@ -54,7 +65,20 @@ pub(crate) async fn execute(shared: Arc<Shared>, claimed: Claimed, claimed_at: I
         },
         Err(error) => Err(AttemptError::Spec(error)),
     };
-    attempt.settle(made, held).await
+    let ended = attempt.settle(made, held).await;
+    if ended.drained {
+        hint_at(&shared, hint).await;
+    }
+    ended
+}
+
+/// Tells idle workers of a job that can be claimed again at once; without that the next refill does.
+async fn hint_at(shared: &Shared, hint: Hint) {
+    let hints = [hint];
+    let pushed = tokio::time::timeout(HINT_PATIENCE, shared.parts.dispatch.push(&hints)).await;
+    if !matches!(pushed, Ok(Ok(()))) {
+        tracing::debug!(job_id = %hint.job, "a hint at a job that was handed back is lost");
+    }
 }
 
 /// Ends the attempt for its other threads.
@@ -302,6 +326,7 @@ impl Attempt {
         }
         let mut health = Health::Well;
         let mut wedged = None;
+        let mut drained = false;
         let written = match made {
             Ok(Made { object, report }) => self.write(&Ending::Finish(Outcome::Completed { object, report })).await,
             Err(AttemptError::Wedged(stall)) => {
@@ -319,6 +344,7 @@ impl Attempt {
                     if matches!(ending, Ending::HandBack(HandBack::Unwell { .. })) {
                         health = Health::Unwell;
                     }
+                    drained = matches!(ending, Ending::HandBack(HandBack::Drained));
                     self.write(&ending).await
                 }
                 None => Written::Lost,
@@ -338,7 +364,8 @@ impl Attempt {
             self.remove_result().await;
         }
         held.clean().await;
-        Ended { health, wedged, places: (held.seat, held.place) }
+        drained &= matches!(written, Written::State(JobState::Queued));
+        Ended { health, wedged, drained, places: (held.seat, held.place) }
     }
 
     async fn write(&self, ending: &Ending) -> Written {
@@ -349,11 +376,18 @@ impl Attempt {
         }
     }
 
-    /// Removes the stored result; where that fails, the sweep over garbage and orphans finds it.
+    /// Removes the stored result; where that fails or takes longer than a drain may, the sweep over garbage and orphans finds
+    /// it.
     async fn remove_result(&self) {
         let key = self.lease.result_key();
-        if let Err(error) = self.shared.parts.blob.delete(&key).await {
-            tracing::warn!(error = %Causes(&error), %key, "could not remove a discarded result");
+        let limit = self.shared.options.drain_timeout;
+        tokio::select! {
+            biased;
+            deleted = self.shared.parts.blob.delete(&key) => if let Err(error) = deleted {
+                tracing::warn!(error = %Causes(&error), %key, "could not remove a discarded result");
+            },
+            () = self.shared.endings_are_over() => tracing::warn!(%key, "a drain does not wait until a discarded result is removed"),
+            () = tokio::time::sleep(limit) => tracing::warn!(?limit, %key, "a discarded result takes too long to remove"),
         }
     }
 }

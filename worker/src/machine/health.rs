@@ -1,11 +1,13 @@
 //! Whether this machine has what every job needs, and how long to wait when it has not.
 
 use std::io;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use clapboard_jobs::{Blob, BlobError, Causes};
 use clapboard_media::{Error as MediaError, Ffmpeg};
 
+use crate::machine::media_store::{self, is_of_worker};
 use crate::scratch;
 
 /// The longest pause between two examinations, unless the first is longer.
@@ -29,14 +31,30 @@ pub(crate) enum Lack {
     /// ffmpeg cannot be started.
     #[error("could not run ffmpeg")]
     Ffmpeg(#[source] MediaError),
+    /// The media store does not let us in, or its disk takes nothing.
+    #[error("could not put an object into the media store")]
+    MediaStore(#[source] BlobError),
 }
 
-/// Does in small what every job does: writes a file, starts ffmpeg. Blocks.
+/// Does in small what every job does: writes a file, starts ffmpeg, puts an object. A media store that is away is no lack of
+/// this machine's: jobs wait for it with their videos.
 ///
 /// Errors: [`Lack`].
-pub(crate) fn examine(root: &Path, ffmpeg: &Ffmpeg) -> Result<(), Lack> {
-    scratch::probe(root).map_err(Lack::Scratch)?;
-    ffmpeg.check().map_err(Lack::Ffmpeg)
+pub(crate) async fn examine(root: PathBuf, ffmpeg: Ffmpeg, blob: &dyn Blob) -> Result<(), Lack> {
+    let folder = root.clone();
+    let examining = tokio::task::spawn_blocking(move || {
+        scratch::probe(&folder).map_err(Lack::Scratch)?;
+        ffmpeg.check().map_err(Lack::Ffmpeg)
+    });
+    examining.await.map_err(|failed| Lack::Scratch(failed.into()))??;
+    match media_store::try_out(blob, &root).await {
+        Err(error) if is_of_worker(&error) => Err(Lack::MediaStore(error)),
+        Err(error) => {
+            tracing::warn!(error = %Causes(&error), "the media store is away");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
 }
 
 /// Pauses that double as long as the worker stays unwell.

@@ -1,5 +1,7 @@
 //! Which job comes next.
 
+pub(crate) mod pipeline;
+
 use std::time::{Duration, Instant};
 
 use clapboard_jobs::{Causes, Claimant, Claimed, Hint, Queue, StoreError};

@@ -9,9 +9,9 @@ use clapboard_engine::{CheckpointSink, DenoiseCheckpoint};
 use clapboard_jobs::{Blob, BlobError, Causes, Checkpoint, Fingerprint, Lease, LeaseError, Store};
 use tokio::sync::Notify;
 
-use crate::pulse::Pulse;
+use crate::progress::pulse::Pulse;
+use crate::progress::watch::Watch;
 use crate::retry::Waits;
-use crate::watch::Watch;
 
 /// The newest state that is not stored yet: the engine puts it here, and replaces one that was not fetched in time.
 #[derive(Debug, Default)]

@@ -9,8 +9,8 @@ use clapboard_jobs::{Phase, Progress};
 use tokio_util::sync::CancellationToken;
 
 use crate::options::StallLimits;
-use crate::pace::Pace;
-use crate::progress::{GENERATED_PERCENT, Meter};
+use crate::progress::meter::{GENERATED_PERCENT, Meter};
+use crate::progress::pace::Pace;
 
 /// Why an attempt is stopped before its end, the weightiest last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

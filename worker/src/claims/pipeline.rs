@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clapboard_jobs::WorkerState;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::watch::Watch;
+use crate::progress::watch::Watch;
 
 /// How many attempts may encode and upload at once after the engine is done with them. Beyond that the engine waits: a
 /// media store that is away must not fill the scratch disk.

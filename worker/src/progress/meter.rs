@@ -42,7 +42,7 @@ const fn begins_at(phase: Phase) -> u8 {
 
 const fn phase_of(phase: EnginePhase) -> Phase {
     match phase {
-        EnginePhase::TextEncode => Phase::TextEncode,
+        EnginePhase::TextEncode | EnginePhase::EncodeInputs => Phase::TextEncode,
         EnginePhase::Denoise => Phase::Denoise,
         EnginePhase::DecodeAudio => Phase::DecodeAudio,
         EnginePhase::DecodeVideo => Phase::DecodeVideo,

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use clapboard_jobs::{Blob, BlobError, Causes, Lease, Phase, ResultObject};
 
-use crate::classify::AttemptError;
+use crate::attempt::classify::AttemptError;
 use crate::options::Options;
+use crate::progress::watch::Watch;
 use crate::retry::Waits;
-use crate::watch::Watch;
 
 /// Stores the file under the claim's own key and returns what the job's row will name.
 ///

@@ -1,4 +1,7 @@
 //! Telling what is slow from what has stopped.
+//!
+//! The S3 store does the same for its requests, by itself: it knows nothing of workers, nor they of S3, and the room that
+//! both may use, `jobs`, has no runtime and so no timers.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

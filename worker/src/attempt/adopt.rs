@@ -6,18 +6,18 @@ use std::time::Instant;
 use clapboard_jobs::{Causes, Lease, LeaseError, Phase, Progress};
 
 use crate::attempt::{Attempt, Ended, Held};
-use crate::digest;
-use crate::health::Health;
-use crate::progress::Meter;
+use crate::machine::health::Health;
+use crate::progress::meter::Meter;
+use crate::progress::watch::{StopCause, Watch};
 use crate::retry::Waits;
 use crate::scratch::Orphan;
+use crate::scratch::digest;
 use crate::shared::Shared;
-use crate::watch::{StopCause, Watch};
 
 /// Stores the video and ends its job, if the claim under which it was made still holds; else removes it.
 pub(crate) async fn adopt(shared: Arc<Shared>, orphan: Orphan) -> Ended {
     let Orphan { folder, claim } = orphan;
-    let idle = Ended { health: Health::Well, wedged: None, places: (None, None) };
+    let idle = Ended { health: Health::Well, wedged: None, drained: false, places: (None, None) };
     let mut held = Held::default();
     let (video, lease) = (folder.video(), claim.lease(shared.options.lease));
     let hashing = video.clone();

@@ -12,14 +12,16 @@ use std::time::{Duration, Instant};
 
 use clapboard_jobs::{Beat, Causes, Lease, LeaseError, Store};
 
-use crate::classify::AttemptError;
-use crate::ending::{self, Ending, Written};
+use crate::attempt::classify::AttemptError;
+use crate::attempt::ending::{self, Ending, Written};
+use crate::heartbeat::turns::Turns;
 use crate::options::Options;
-use crate::watch::{Stage, Stall, StopCause, Watch};
+use crate::progress::watch::{Stage, Stall, StopCause, Watch};
 
 /// Keeps one lease.
 pub(crate) struct Keeper {
     store: Arc<dyn Store>,
+    turns: Arc<Turns>,
     lease: Lease,
     watch: Arc<Watch>,
     interval: Duration,
@@ -27,10 +29,26 @@ pub(crate) struct Keeper {
     unwell_pause: Duration,
 }
 
+/// What became of a call that was no error.
+enum Called {
+    /// The begin is recorded.
+    Begin,
+    /// The lease is renewed.
+    Beat,
+    /// Nobody has answered in time.
+    InVain,
+}
+
 impl Keeper {
-    pub(crate) fn new(store: Arc<dyn Store>, lease: Lease, watch: Arc<Watch>, options: &Options) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        turns: Arc<Turns>,
+        lease: Lease,
+        watch: Arc<Watch>,
+        options: &Options,
+    ) -> Self {
         let (interval, margin) = (options.beat_interval, options.fence_margin);
-        Self { store, lease, watch, interval, margin, unwell_pause: options.unwell_pause }
+        Self { store, turns, lease, watch, interval, margin, unwell_pause: options.unwell_pause }
     }
 
     /// Keeps the lease until the attempt is over; tells what became of giving the job back if it is wedged.
@@ -39,6 +57,7 @@ impl Keeper {
         let mut begun = false;
         let mut heard = false;
         let mut ours = true;
+        let mut unanswered = false;
         // The claim itself was the first beat.
         let mut next = Instant::now() + self.interval;
         loop {
@@ -68,10 +87,12 @@ impl Keeper {
             let called = tokio::select! {
                 biased;
                 () = watch.over.cancelled() => return None,
-                called = self.call(heard && !begun) => called,
+                called = self.call(heard && !begun, unanswered) => called,
             };
             match called {
-                Ok(called) => begun |= called,
+                Ok(Called::Begin) => (begun, unanswered) = (true, false),
+                Ok(Called::Beat) => unanswered = false,
+                Ok(Called::InVain) => unanswered = true,
                 Err(LeaseError::Store(error)) => {
                     tracing::warn!(error = %Causes(&error), "a beat failed");
                 }
@@ -98,23 +119,30 @@ impl Keeper {
         }
     }
 
-    /// Records the begin or beats, and returns whether it was the begin; a call that hangs ends when the fence falls.
-    async fn call(&self, begin: bool) -> Result<bool, LeaseError> {
-        let sent = Instant::now();
-        let progress = self.watch.progress();
-        let call = async {
-            if begin { self.store.begin(&self.lease).await } else { self.store.beat(&self.lease, &progress).await }
+    /// Records the begin or beats. A call that hangs gives way to those of other leases, for longer when the one before was
+    /// in vain as well, and is not waited for once the fence falls.
+    async fn call(&self, begin: bool, unanswered: bool) -> Result<Called, LeaseError> {
+        let (since, fence_at) = (Instant::now(), self.fence_at());
+        let due = if unanswered { fence_at + self.lease.duration } else { fence_at };
+        let call = self.turns.call(due, async {
+            let sent = Instant::now();
+            let beat = if begin {
+                self.store.begin(&self.lease).await
+            } else {
+                self.store.beat(&self.lease, &self.watch.progress()).await
+            };
+            (beat, sent)
+        });
+        let Ok(Some((beat, sent))) = tokio::time::timeout_at(fence_at.into(), call).await else {
+            tracing::warn!(waited_ms = millis(since.elapsed()), "a beat was not answered");
+            return Ok(Called::InVain);
         };
-        let Ok(answer) = tokio::time::timeout_at(self.fence_at().into(), call).await else {
-            tracing::warn!(waited_ms = millis(sent.elapsed()), "a beat was not answered");
-            return Ok(false);
-        };
-        let Beat { cancel_requested, .. } = answer?;
+        let Beat { cancel_requested, .. } = beat?;
         self.watch.renewed(sent + self.lease.duration);
         if cancel_requested {
             self.watch.stop(StopCause::Cancelled);
         }
-        Ok(begin)
+        Ok(if begin { Called::Begin } else { Called::Beat })
     }
 
     /// Gives the job of an attempt that is wedged back: its own thread may never do anything again.
@@ -157,7 +185,8 @@ mod tests {
             if ended {
                 watch.ending.cancel();
             }
-            let keeper = Keeper::new(Arc::clone(&store), lease.clone(), Arc::clone(&watch), &options);
+            let turns = Turns::new(options.lease, options.fence_margin);
+            let keeper = Keeper::new(Arc::clone(&store), turns, lease.clone(), Arc::clone(&watch), &options);
             let over = async {
                 let stopped = tokio::time::timeout(Duration::from_millis(500), watch.stopping.cancelled()).await;
                 watch.end();

@@ -7,7 +7,8 @@ use clapboard_h3::SpecError;
 use clapboard_jobs::{BlobError, ErrorClass, FailureCode, JobError};
 use clapboard_media::Error as MediaError;
 
-use crate::watch::Stall;
+use crate::machine::media_store::is_of_worker;
+use crate::progress::watch::Stall;
 
 /// Why an attempt has no result.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +40,8 @@ impl AttemptError {
     /// What the error means for the job.
     ///
     /// The engine is deterministic, so what it refuses or fails at it will again; processes, disks and the network
-    /// are not. What this machine lacks, such as room on its disk, no job is blamed for. An engine that panicked or hung is given another chance, since attempts are counted.
+    /// are not. What this worker lacks, such as room on its disk or leave to put objects into the media store, no job is blamed
+    /// for. An engine that panicked or hung is given another chance, since attempts are counted.
     pub(crate) fn class(&self) -> ErrorClass {
         let code = self.code();
         let fatal = ErrorClass::Fatal { code };
@@ -59,7 +61,7 @@ impl AttemptError {
             Self::Encode(error) if is_content(error) => fatal,
             Self::Folder(_) => ErrorClass::Unwell,
             Self::Encode(error) if error.is_of_machine() => ErrorClass::Unwell,
-            Self::Upload(error) if is_of_disk(error) => ErrorClass::Unwell,
+            Self::Upload(error) if is_of_worker(error) => ErrorClass::Unwell,
             Self::Encode(_) | Self::Upload(_) | Self::Wedged(_) => retryable,
             Self::Stopped => ErrorClass::Interrupted,
         }
@@ -71,6 +73,7 @@ impl AttemptError {
             Self::Generate(GenerateError::Task { task, .. }) => format!("this service cannot run {task}"),
             // Its source tells the rule and the numbers, and quotes nothing of the prompt but the names of special tokens.
             Self::Generate(error @ GenerateError::Prompt(source)) => format!("{error}: {source}"),
+            Self::Generate(error @ GenerateError::Vision(source)) => format!("{error}: {source}"),
             Self::Generate(GenerateError::Panicked { .. }) => "the engine failed unexpectedly".to_owned(),
             Self::Generate(GenerateError::Sink(_)) => "could not encode the video".to_owned(),
             other => other.to_string(),
@@ -99,15 +102,6 @@ fn media_error(error: &GenerateError) -> Option<&MediaError> {
     sink.0.downcast_ref()
 }
 
-/// Tells whether a disk of this machine refused the result, as opposed to a media store that is away.
-fn is_of_disk(error: &BlobError) -> bool {
-    match error {
-        BlobError::Source { .. } => true,
-        BlobError::Unavailable { source, .. } => source.is::<io::Error>(),
-        BlobError::Conflict { .. } | BlobError::RangeOutside { .. } => false,
-    }
-}
-
 /// Tells whether the fault lies in the frames and samples: the same seed would make the same again.
 fn is_content(error: &MediaError) -> bool {
     matches!(
@@ -127,6 +121,7 @@ fn is_content(error: &MediaError) -> bool {
 mod tests {
     use std::time::Duration;
 
+    use clapboard_engine::vision::VisionError;
     use clapboard_engine::{SinkError, Stop, text};
     use clapboard_jobs::Phase;
 
@@ -168,12 +163,14 @@ mod tests {
         let io = || MediaError::Io { doing: "write samples to", path: "/data/scratch/x".into(), source: full() };
         let start = MediaError::Start { program: "ffmpeg", path: "ffmpeg".into(), source: full() };
         let storing = BlobError::Unavailable { doing: "writing an object", source: full().into() };
+        let denied = BlobError::Denied { doing: "storing an object", source: "403 AccessDenied".into() };
         for error in [
             sink(io()),
             sink(start),
             AttemptError::Encode(io()),
             AttemptError::Folder(full()),
             AttemptError::Upload(storing),
+            AttemptError::Upload(denied),
         ] {
             assert_eq!(error.class(), ErrorClass::Unwell, "{error:?}");
         }
@@ -186,6 +183,10 @@ mod tests {
         assert_eq!(error.code, FailureCode::GenerationFailed);
         let message = "the prompt cannot be used: prompt has 7010 tokens, the language model takes 4096";
         assert_eq!(error.message, message);
+        let source = VisionError::TooFewFrames { frames: 12, needed: 13 };
+        let error = AttemptError::Generate(GenerateError::Vision(source)).job_error();
+        let expected = "a picture or video cannot be used: video reference must have at least 13 frames";
+        assert!(error.message.starts_with(expected), "{}", error.message);
     }
 
     #[test]

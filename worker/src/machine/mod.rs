@@ -1,0 +1,5 @@
+//! What this machine has and lacks.
+
+pub(crate) mod health;
+pub(crate) mod media_store;
+pub(crate) mod memory;
