@@ -39,7 +39,7 @@ struct ModelArgs {
     /// The checkpoint that the workers load, of which only the configs are read [default: a released one]
     #[arg(long, env = "CLAPBOARD_CHECKPOINT", value_name = "DIR")]
     checkpoint: Option<PathBuf>,
-    /// For which transformer weights there are workers; only fl2va serves a task that is built
+    /// For which transformer weights there are workers, separated by commas; only fl2va serves a task that is built
     #[arg(long, env = "CLAPBOARD_SERVE_PARTITIONS", value_name = "PARTITIONS", value_delimiter = ',',
           default_value = "fl2va", value_parser = partition())]
     serve_partitions: Vec<Partition>,
@@ -97,8 +97,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 async fn serve(config: Config) -> anyhow::Result<()> {
     let interrupts = Interrupts::listen()?;
     let servers = config.distributed.open(&config.policy).await?;
-    let shared =
-        Shared { store: Arc::clone(&servers.store) as Arc<dyn Store>, dispatch: servers.dispatch, blob: servers.blob };
+    let shared = Shared {
+        store: Arc::clone(&servers.store) as Arc<dyn Store>,
+        dispatch: Arc::new(servers.dispatch.for_new_jobs()),
+        blob: servers.blob,
+    };
     let readiness = Readiness::new_without_worker();
     let mut parts = Parts::new();
     let limit = config.http.options.closing_grace + CLOSING_TIME;
@@ -168,6 +171,6 @@ mod tests {
         let args = Cli::try_parse_from(SERVERS.iter().chain(&["--s3-secret-access-key", "hunter2"])).unwrap().args;
         assert!(!format!("{args:?}").contains("hunter2"), "{args:?}");
         let refused = refusal(&["--s3-secret-access-key", "hunter2"]);
-        assert_eq!(refused, "--s3-access-key-id must be given with secret_access_key");
+        assert_eq!(refused, "--s3-access-key-id must be given with --s3-secret-access-key");
     }
 }

@@ -40,7 +40,7 @@ enum Command {
 struct CommonArgs {
     #[command(flatten)]
     from: JobStoreArgs,
-    /// Whose jobs
+    /// The tenant whose jobs are meant
     #[arg(long, env = "CLAPBOARD_TENANT", value_name = "NAME", default_value_t = Tenant::default())]
     tenant: Tenant,
     /// Print one JSON object

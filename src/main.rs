@@ -25,9 +25,11 @@ mod verify;
 mod worker;
 mod workers;
 
+use std::ffi::OsStr;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::builder::Resettable;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::interrupt::Stopped;
 use crate::settings::LogArgs;
@@ -60,7 +62,8 @@ enum Command {
 
 fn main() -> ExitCode {
     choose_tls();
-    let cli = Cli::parse();
+    let matches = explained(without_variables(Cli::command(), &is_empty)).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Cli::command()).exit());
     match run(cli) {
         Ok(code) => code,
         Err(error) => {
@@ -68,6 +71,32 @@ fn main() -> ExitCode {
             error.downcast_ref().map_or(ExitCode::FAILURE, |Stopped(signal)| signal.exit_code().into())
         }
     }
+}
+
+/// Tells whether a variable is there and empty.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "clap reads the variable, this only asks whether there is anything to read"
+)]
+fn is_empty(variable: &OsStr) -> bool {
+    std::env::var_os(variable).is_some_and(|value| value.is_empty())
+}
+
+/// Lets every setting do without its variable where that `is_empty`: it counts as not set, as one that a compose file
+/// passes on without having it.
+fn without_variables(command: clap::Command, is_empty: &impl Fn(&OsStr) -> bool) -> clap::Command {
+    let command = command.mut_args(|argument| {
+        if argument.get_env().is_some_and(is_empty) { argument.env(Resettable::Reset) } else { argument }
+    });
+    command.mut_subcommands(|command| without_variables(command, is_empty))
+}
+
+/// Says under the help of every command that takes durations how they are written.
+fn explained(command: clap::Command) -> clap::Command {
+    let names_one = |argument: &clap::Arg| argument.get_value_names().is_some_and(|names| names[0] == "DURATION");
+    let takes_some = command.get_arguments().any(names_one);
+    let command = if takes_some { command.after_help(settings::duration::FORM) } else { command };
+    command.mut_subcommands(explained)
 }
 
 /// Chooses the one implementation of cryptography for every connection of the process.
@@ -90,7 +119,7 @@ fn causes(error: &anyhow::Error) -> String {
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    cli.log.init(if cli.command.is_a_service() { "info" } else { "warn" })?;
+    let _last_lines = cli.log.init(if cli.command.is_a_service() { "info" } else { "warn" })?;
     match cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Api(args) => api::run(args),
@@ -116,9 +145,10 @@ impl Command {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::builder::ValueParser;
 
     use super::*;
+    use crate::settings::Secret;
 
     #[test]
     fn the_arguments_are_sound() {
@@ -143,7 +173,7 @@ mod tests {
         ["json", "status", "limit", "after", "oldest_first", "job", "worker", "partition", "check"];
 
     /// The variables that have a usual name.
-    const USUAL: [(&str, &str); 9] = [
+    const USUAL: [(&str, &str); 10] = [
         ("database_url", "DATABASE_URL"),
         ("database_url_file", "DATABASE_URL_FILE"),
         ("redis_url", "REDIS_URL"),
@@ -153,6 +183,7 @@ mod tests {
         ("s3_secret_access_key", "AWS_SECRET_ACCESS_KEY"),
         ("s3_secret_access_key_file", "AWS_SECRET_ACCESS_KEY_FILE"),
         ("s3_session_token", "AWS_SESSION_TOKEN"),
+        ("s3_session_token_file", "AWS_SESSION_TOKEN_FILE"),
     ];
 
     #[test]
@@ -184,15 +215,71 @@ mod tests {
         }
     }
 
+    /// Returns a command and all that are below it.
+    fn all(command: &clap::Command) -> Vec<&clap::Command> {
+        let below = command.get_subcommands().flat_map(all);
+        std::iter::once(command).chain(below).collect()
+    }
+
     #[test]
-    fn the_help_shows_no_secret_of_the_environment() {
+    fn every_secret_is_hidden_from_the_help_and_may_stand_in_a_file() {
         let mut command = Cli::command();
         command.build();
-        for name in ["api", "worker", "scheduler", "migrate", "doctor"] {
-            let found = command.find_subcommand(name).unwrap();
-            let secrets = ["database_url", "redis_url", "s3_secret_access_key", "s3_session_token"];
-            for argument in found.get_arguments().filter(|argument| secrets.contains(&argument.get_id().as_str())) {
-                assert!(argument.is_hide_env_values_set(), "{name} shows {}", argument.get_id());
+        let secret = ValueParser::from(clap::value_parser!(Secret)).type_id();
+        let mut found = Vec::new();
+        for command in all(&command) {
+            for argument in command.get_arguments() {
+                let (name, id) = (command.get_name(), argument.get_id().as_str());
+                if argument.get_value_parser().type_id() == secret {
+                    found.push(id);
+                    assert!(argument.is_hide_env_values_set(), "{name} shows {id}");
+                    let file = format!("{id}_file");
+                    let twin = command.get_arguments().find(|argument| argument.get_id().as_str() == file);
+                    assert!(twin.is_some(), "{name} takes {id} from no file");
+                } else if id == "s3_access_key_id" {
+                    // Half of a pair: no secret, and nobody's business.
+                    assert!(argument.is_hide_env_values_set(), "{name} shows {id}");
+                }
+            }
+        }
+        for id in ["database_url", "redis_url", "s3_secret_access_key", "s3_session_token"] {
+            assert!(found.contains(&id), "{id} is no secret");
+        }
+    }
+
+    #[test]
+    fn every_help_that_names_a_duration_says_how_one_is_written() {
+        let mut command = explained(Cli::command());
+        command.build();
+        let mut told = 0;
+        for command in all(&command) {
+            let help = command.clone().render_long_help().to_string();
+            assert_eq!(help.contains("<DURATION>"), help.contains(settings::duration::FORM), "{}", command.get_name());
+            told += usize::from(help.contains(settings::duration::FORM));
+        }
+        assert!(told >= 6, "only {told} commands take durations");
+    }
+
+    #[test]
+    fn a_variable_that_is_empty_counts_as_not_set() {
+        let is_empty = |variable: &OsStr| ["CLAPBOARD_RESULT_LIFE", "CLAPBOARD_LOG"].iter().any(|it| variable == *it);
+        let mut command = without_variables(Cli::command(), &is_empty);
+        command.build();
+        let scheduler = command.find_subcommand("scheduler").unwrap();
+        let variable = |id: &str| scheduler.get_arguments().find(|it| it.get_id() == id).unwrap().get_env();
+        assert_eq!((variable("result_life"), variable("log")), (None, None));
+        assert_eq!(variable("record_life"), Some(OsStr::new("CLAPBOARD_RECORD_LIFE")));
+    }
+
+    #[test]
+    fn every_number_with_a_unit_says_so() {
+        let mut command = Cli::command();
+        command.build();
+        for command in all(&command) {
+            for argument in command.get_arguments() {
+                let is_mib = argument.get_value_names().is_some_and(|names| names[0] == "MIB");
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!(!is_mib || help.contains("in MiB"), "{}: {}", command.get_name(), argument.get_id());
             }
         }
     }

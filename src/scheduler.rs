@@ -38,11 +38,11 @@ impl TryFrom<Args> for Config {
 
     /// Errors: a sentence about the first setting that is missing or cannot be.
     fn try_from(args: Args) -> anyhow::Result<Self> {
-        Ok(Self {
-            sweeps: args.sweeps.options()?,
-            policy: args.policy.policy()?,
-            distributed: Distributed::try_from(args.distributed)?,
-        })
+        let sweeps = args.sweeps.options()?;
+        let policy = args.policy.policy()?;
+        let distributed = Distributed::try_from(args.distributed)?;
+        distributed.has_room_for_refills_of(sweeps.refill_window)?;
+        Ok(Self { sweeps, policy, distributed })
     }
 }
 
@@ -54,12 +54,47 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 async fn sweep(config: Config) -> anyhow::Result<()> {
     let interrupts = Interrupts::listen()?;
     let servers = config.distributed.open(&config.policy).await?;
-    let shared =
-        Shared { store: Arc::clone(&servers.store) as Arc<dyn Store>, dispatch: servers.dispatch, blob: servers.blob };
+    let shared = Shared {
+        store: Arc::clone(&servers.store) as Arc<dyn Store>,
+        dispatch: Arc::new(servers.dispatch),
+        blob: servers.blob,
+    };
     let mut parts = Parts::new();
     rooms::spawn_scheduler(&mut parts, &shared, config.sweeps)?;
     output::line(format_args!("clapboard sweeps"));
     let outcome = parts.run(interrupts, Some(CLOSING_TIME), |_| ()).await;
     servers.store.close().await;
     outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn config(more: &[&str]) -> anyhow::Result<Config> {
+        let servers = ["--database-url", "postgres://h/d", "--redis-url", "redis://h", "--s3-bucket", "media"];
+        Config::try_from(Cli::try_parse_from(["scheduler"].iter().chain(&servers).chain(more))?.args)
+    }
+
+    #[test]
+    fn a_queue_has_room_for_a_refill_beside_new_jobs() {
+        assert!(config(&[]).is_ok());
+        assert!(config(&["--redis-window", "200", "--refill-window", "100"]).is_ok());
+        for window in ["100", "199"] {
+            let refused = config(&["--redis-window", window, "--refill-window", "100"]).map(|_| ()).unwrap_err();
+            let expected = format!(
+                "--redis-window {window} is too small for --refill-window 100: it must be at least twice as large, \
+                 since new jobs take up to one half of it"
+            );
+            assert_eq!(refused.to_string(), expected);
+        }
+    }
 }

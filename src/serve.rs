@@ -48,16 +48,18 @@ async fn serve(config: Config, profile: ModelProfile) -> anyhow::Result<()> {
     let adopted = Worker::forerunners(&data.scratch());
     take_back_from_dead(&*store, &adopted).await.context("could not take back the jobs of the last process")?;
 
+    let dispatch = MemoryDispatch::new(config.window);
     let shared = Shared {
         store: Arc::clone(&store) as Arc<dyn Store>,
-        dispatch: Arc::new(MemoryDispatch::new(config.window)),
+        dispatch: Arc::new(dispatch.clone()),
         blob: Arc::new(blob),
     };
+    let shared_with_api = Shared { dispatch: Arc::new(dispatch.for_new_jobs()), ..shared.clone() };
     let readiness = Readiness::new();
     let mut parts = Parts::new();
     let limit = config.worker.drain_limit().map(|limit| limit + config.http.options.closing_grace + CLOSING_TIME);
     let api = Api { http: config.http, profile, readiness: readiness.clone() };
-    let address = rooms::spawn_api(&mut parts, &shared, api).await?;
+    let address = rooms::spawn_api(&mut parts, &shared_with_api, api).await?;
     rooms::spawn_scheduler(&mut parts, &shared, config.scheduler)?;
     let engine = Engine {
         config: config.engine,

@@ -8,6 +8,7 @@ use clapboard_engine::EngineConfig;
 use clapboard_jobs::{Policy, Store};
 use clapboard_media::Ffmpeg;
 use clapboard_store_postgres::{Options, PostgresStore};
+use clapboard_worker::try_media_store;
 
 use crate::interrupt::Interrupts;
 use crate::locked_dir::LockedDir;
@@ -77,11 +78,16 @@ async fn work(config: Config) -> anyhow::Result<()> {
     let interrupts = Interrupts::listen()?;
     let scratch = LockedDir::open("scratch", &config.scratch)?;
     let servers = config.distributed.open(&config.policy).await?;
+    // Before the engine is loaded: a key that may list the bucket and put nothing into it.
+    try_media_store(&*servers.blob, scratch.path()).await?;
     // Heartbeats have a connection of their own, so that nothing else can keep one waiting.
     let alone = Options { max_connections: 1, ..config.distributed.database.clone() };
     let heartbeat_store = PostgresStore::lazy(&alone, config.policy)?;
-    let shared =
-        Shared { store: Arc::clone(&servers.store) as Arc<dyn Store>, dispatch: servers.dispatch, blob: servers.blob };
+    let shared = Shared {
+        store: Arc::clone(&servers.store) as Arc<dyn Store>,
+        dispatch: Arc::new(servers.dispatch),
+        blob: servers.blob,
+    };
     let limit = config.worker.drain_limit().map(|limit| limit + CLOSING_TIME);
     let engine = Engine {
         config: config.engine,

@@ -56,7 +56,7 @@ struct DrainArgs {
     #[command(flatten)]
     common: CommonArgs,
     /// The worker, by the id that `workers list` shows
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", value_parser = worker_id)]
     worker: Uuid,
 }
 
@@ -78,6 +78,11 @@ struct ResumeArgs {
     /// The partition
     #[arg(value_name = "PARTITION", value_parser = partition())]
     partition: Partition,
+}
+
+/// Reads the id of a worker.
+fn worker_id(text: &str) -> Result<Uuid, String> {
+    text.parse().map_err(|_| format!("{text:?} is not the id of a worker, such as `clapboard workers list` shows"))
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -166,4 +171,19 @@ fn object(worker: &WorkerRecord) -> Value {
 
 fn names(partitions: &[Partition]) -> Vec<&'static str> {
     partitions.iter().map(|partition| partition.as_str()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_is_named_by_its_id() {
+        let id = WorkerId::new();
+        assert_eq!(worker_id(&id.to_string()), Ok(id.0));
+        for wrong in ["", "xx", "fl2va", "0197f000-0000-7000-8000-0000000000a"] {
+            let expected = format!("{wrong:?} is not the id of a worker, such as `clapboard workers list` shows");
+            assert_eq!(worker_id(wrong), Err(expected));
+        }
+    }
 }

@@ -16,7 +16,7 @@ pub(super) struct Args {
     /// Only those of this status: queued, in_progress, completed or failed, which those that were cancelled count as
     #[arg(long, value_name = "STATUS")]
     status: Option<Status>,
-    /// How many at most
+    /// How many at most, from 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
     /// Go on after this one, the last of the page before

@@ -86,6 +86,9 @@ mod tests {
         );
         let refused = refusal(&["--result-life", "30d", "--record-life", "7d"]);
         assert!(refused.contains("--result-life and --record-life: a job that is kept for"), "{refused}");
+        for life in ["--result-life", "--record-life"] {
+            assert_eq!(refusal(&[life, "0s"]), format!("{life} must not be zero: leave it out to keep what there is"));
+        }
         assert!(refusal(&["--attention-scratch-mib", "0"]).contains("--attention-scratch-mib must be at least 1"));
     }
 

@@ -18,15 +18,15 @@ pub(crate) struct DatabaseArgs {
     /// A file that holds the database's URL
     #[arg(long, env = "DATABASE_URL_FILE", value_name = "FILE", value_parser = secret::file())]
     database_url_file: Option<PathBuf>,
-    /// How many connections this process opens at most, besides the one of a worker's heartbeat
+    /// How many connections this process opens at most, from 1 to 1000, besides the one of a worker's heartbeat
     #[arg(long, env = "CLAPBOARD_DATABASE_CONNECTIONS", value_name = "N", default_value_t = 10,
-          value_parser = clap::value_parser!(u32).range(1..))]
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
     database_connections: u32,
-    /// How long a request waits for a connection that others use
+    /// How long a statement waits for a connection, while all are in use or a new one is made, before it fails
     #[arg(long, env = "CLAPBOARD_DATABASE_ACQUIRE_TIMEOUT", value_name = "DURATION", default_value = "3s",
           value_parser = duration::parse)]
     database_acquire_timeout: Duration,
-    /// How long a new connection may take
+    /// How long the database may take to answer at the start, before the start fails
     #[arg(long, env = "CLAPBOARD_DATABASE_CONNECT_TIMEOUT", value_name = "DURATION", default_value = "5s",
           value_parser = duration::parse)]
     database_connect_timeout: Duration,
@@ -94,6 +94,7 @@ mod tests {
             ["--database-url", "postgres://u:hunter2@h"],
             ["--database-url=postgres://u:hunter2@h/d", "--database-connect-timeout=0s"],
             ["--database-url=postgres://u:hunter2@h/d", "--database-connections=0"],
+            ["--database-url=postgres://u:hunter2@h/d", "--database-connections=4294967295"],
         ] {
             let refused = format!("{:#}", options(&arguments).unwrap_err());
             assert!(refused.contains("--database-") && !refused.contains("hunter2"), "{refused}");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clapboard_blob::{S3Blob, S3Options};
 use clapboard_dispatch::{RedisDispatch, RedisOptions};
 use clapboard_h3::Partition;
@@ -45,7 +45,7 @@ pub(crate) struct Distributed {
 /// The three servers, reached.
 pub(crate) struct Servers {
     pub(crate) store: Arc<PostgresStore>,
-    pub(crate) dispatch: Arc<dyn Dispatch>,
+    pub(crate) dispatch: RedisDispatch,
     pub(crate) blob: Arc<dyn Blob>,
 }
 
@@ -63,6 +63,19 @@ impl TryFrom<DistributedArgs> for Distributed {
 }
 
 impl Distributed {
+    /// Checks that a queue in Redis has room for what a refill pushes, whatever new jobs there are.
+    ///
+    /// Errors: a sentence that names both settings.
+    pub(crate) fn has_room_for_refills_of(&self, refill_window: u32) -> anyhow::Result<()> {
+        let (window, largest) = (self.redis.window, self.redis.largest_refill());
+        ensure!(
+            usize::try_from(refill_window).is_ok_and(|refill| refill <= largest),
+            "--redis-window {window} is too small for --refill-window {refill_window}: it must be at least twice as \
+             large, since new jobs take up to one half of it"
+        );
+        Ok(())
+    }
+
     /// Reaches the servers. Postgres and S3 have to answer, and S3 has to know our key; Redis may be away.
     ///
     /// Errors: a sentence about the server that does not answer as it should.
@@ -72,7 +85,7 @@ impl Distributed {
         let blob = S3Blob::open(self.s3.clone()).await.context("could not open the media store")?;
         let dispatch = RedisDispatch::open(&self.redis).context("--redis-url cannot be used")?;
         warn_of_silence(&dispatch).await;
-        Ok(Servers { store: Arc::new(store), dispatch: Arc::new(dispatch), blob: Arc::new(blob) })
+        Ok(Servers { store: Arc::new(store), dispatch, blob: Arc::new(blob) })
     }
 }
 

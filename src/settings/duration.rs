@@ -2,6 +2,13 @@
 
 use std::time::Duration;
 
+/// The longest duration: a hundred years. What is longer was not meant, and no clock can count it.
+const LONGEST_DAYS: u64 = 36_500;
+
+/// What a help text says of the form.
+pub(crate) const FORM: &str =
+    "A DURATION is a whole number and its unit: 250ms, 10s, 5m, 1h or 30d. Without a unit it counts seconds.";
+
 /// Reads a whole number and its unit; without a unit it counts seconds.
 ///
 /// Errors: a sentence that names the text and the form.
@@ -18,7 +25,11 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         "d" => 24 * 3600 * 1000,
         _ => return Err(wrong()),
     };
-    number.checked_mul(milliseconds_per_unit).map(Duration::from_millis).ok_or_else(wrong)
+    let duration = number.checked_mul(milliseconds_per_unit).map(Duration::from_millis).ok_or_else(wrong)?;
+    if duration > Duration::from_secs(LONGEST_DAYS * 24 * 3600) {
+        return Err(format!("{text:?} is longer than the longest duration, {LONGEST_DAYS}d"));
+    }
+    Ok(duration)
 }
 
 #[cfg(test)]
@@ -36,6 +47,14 @@ mod tests {
             ("30d", 2_592_000_000),
         ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_no_clock_can_count_is_refused() {
+        assert!(parse("36500d").is_ok());
+        for text in ["36501d", "876001h", "99999999999d", "18446744073709551615ms"] {
+            assert_eq!(parse(text), Err(format!("{text:?} is longer than the longest duration, 36500d")));
         }
     }
 

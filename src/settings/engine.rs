@@ -27,10 +27,11 @@ pub(crate) struct EngineArgs {
     #[arg(long, env = "CLAPBOARD_DECODE_PRECISION", value_name = "DTYPE", default_value = "f32",
           value_parser = decode_precision())]
     decode_precision: DecodePrecision,
-    /// Memory for attention scores at a time; another bound may change the last digits of sums
+    /// Memory for attention scores at a time, in MiB; another bound may change the last digits of sums
     #[arg(long, env = "CLAPBOARD_ATTENTION_SCRATCH_MIB", value_name = "MIB", default_value_t = 256)]
     attention_scratch_mib: usize,
-    /// Memory for a feed-forward layer's inner activations at a time; another bound may change the last digits of sums
+    /// Memory for a feed-forward layer's inner activations at a time, in MiB; another bound may change the last digits of
+    /// sums
     #[arg(long, env = "CLAPBOARD_FEED_FORWARD_SCRATCH_MIB", value_name = "MIB", default_value_t = 512)]
     feed_forward_scratch_mib: usize,
 }

@@ -25,14 +25,19 @@ pub(crate) struct HttpArgs {
     /// [as an environment variable: 2]
     #[arg(long, env = "CLAPBOARD_NO_AUTH", action = ArgAction::Count)]
     no_auth: u8,
-    /// Further names under which requests may ask for the served model
-    #[arg(long, env = "CLAPBOARD_MODEL_ALIAS", value_name = "NAME", value_delimiter = ',',
-          default_values_t = Options::default().model_aliases)]
+    /// Further names under which requests may ask for the served model, separated by commas; they replace the default
+    #[arg(
+        long,
+        env = "CLAPBOARD_MODEL_ALIAS",
+        value_name = "NAME",
+        value_delimiter = ',',
+        default_value = "sora-2,sora-2-pro,minimax-h3,MiniMaxAI/MiniMax-H3"
+    )]
     model_alias: Vec<String>,
     /// The seed of requests that name none [default: a random one for each]
     #[arg(long, env = "CLAPBOARD_DEFAULT_SEED", value_name = "SEED")]
     default_seed: Option<u32>,
-    /// The largest request body
+    /// The largest request body, in MiB
     #[arg(long, env = "CLAPBOARD_MAX_BODY_MIB", value_name = "MIB", default_value_t = 1)]
     max_body_mib: usize,
     /// How long a request body may take to come
@@ -59,7 +64,7 @@ pub(crate) struct HttpArgs {
     #[arg(long, env = "CLAPBOARD_SYNC_TIMEOUT", value_name = "DURATION", default_value = "570s",
           value_parser = duration::parse)]
     sync_timeout: Duration,
-    /// How long clients are asked to wait between two looks at a job
+    /// How long clients are asked to wait between two looks at a job, by the header openai-poll-after-ms
     #[arg(long, env = "CLAPBOARD_POLL_AFTER", value_name = "DURATION", default_value = "2s",
           value_parser = duration::parse)]
     poll_after: Duration,
@@ -168,6 +173,11 @@ mod tests {
     fn without_a_word_only_this_machine_is_served() {
         let http = http(&[]).unwrap();
         assert_eq!((http.listen.to_string().as_str(), http.options.auth), ("127.0.0.1:8000", Auth::Open));
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_http_side_itself() {
+        assert_eq!(http(&[]).unwrap().options, Options::default());
     }
 
     #[test]

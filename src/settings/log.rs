@@ -1,6 +1,6 @@
 //! How much is logged, and in which form.
 
-use clapboard_telemetry::{Error, LogFormat};
+use clapboard_telemetry::{Error, LastLines, LogFormat};
 
 /// Settings of the log, which goes to standard error.
 #[derive(Debug, clap::Args)]
@@ -15,10 +15,10 @@ pub(crate) struct LogArgs {
 }
 
 impl LogArgs {
-    /// Starts logging, by `default_filter` unless a setting says otherwise.
+    /// Starts logging, by `default_filter` unless a setting says otherwise. What is returned is to be kept to the end.
     ///
     /// Errors: those of [`clapboard_telemetry::init`].
-    pub(crate) fn init(&self, default_filter: &str) -> Result<(), Error> {
+    pub(crate) fn init(&self, default_filter: &str) -> Result<LastLines, Error> {
         clapboard_telemetry::init(self.log.as_deref().unwrap_or(default_filter), self.log_format)
     }
 }

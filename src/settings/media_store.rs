@@ -16,7 +16,8 @@ pub(crate) struct MediaStoreArgs {
     /// The bucket, which must be there
     #[arg(long, env = "CLAPBOARD_S3_BUCKET", value_name = "BUCKET")]
     s3_bucket: Option<String>,
-    /// What stands before every key, so that several deployments may share a bucket [default: nothing]
+    /// What stands before every key, so that several deployments may share a bucket. All processes need the same
+    /// [default: nothing]
     #[arg(long, env = "CLAPBOARD_S3_PREFIX", value_name = "PREFIX")]
     s3_prefix: Option<String>,
     /// The server, such as http://127.0.0.1:9000 [default: that of AWS in the region]
@@ -30,7 +31,7 @@ pub(crate) struct MediaStoreArgs {
     #[arg(long, env = "CLAPBOARD_S3_PATH_STYLE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     s3_path_style: Option<bool>,
     /// The id of the access key [default: the profile's, or a role's: web identity, container, instance]
-    #[arg(long, env = "AWS_ACCESS_KEY_ID", value_name = "ID")]
+    #[arg(long, env = "AWS_ACCESS_KEY_ID", value_name = "ID", hide_env_values = true)]
     s3_access_key_id: Option<String>,
     /// The secret of the access key
     #[arg(long, env = "AWS_SECRET_ACCESS_KEY", value_name = "SECRET", hide_env_values = true)]
@@ -41,6 +42,9 @@ pub(crate) struct MediaStoreArgs {
     /// The token of a temporary access key
     #[arg(long, env = "AWS_SESSION_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     s3_session_token: Option<Secret>,
+    /// A file that holds the token of a temporary access key
+    #[arg(long, env = "AWS_SESSION_TOKEN_FILE", value_name = "FILE", value_parser = secret::file())]
+    s3_session_token_file: Option<PathBuf>,
     /// How objects are encrypted where they lie: AES256, aws:kms, or aws:kms:KEY [default: as the bucket prescribes]
     #[arg(long, env = "CLAPBOARD_S3_SSE", value_name = "HOW", value_parser = sse)]
     s3_sse: Option<Sse>,
@@ -48,10 +52,10 @@ pub(crate) struct MediaStoreArgs {
     #[arg(long, env = "CLAPBOARD_S3_CONDITIONAL_PUT", value_name = "WHEN", default_value = "auto",
           value_parser = conditional_put())]
     s3_conditional_put: ConditionalPut,
-    /// The size above which an object is put in several parts
+    /// The size above which an object is put in several parts, in MiB
     #[arg(long, env = "CLAPBOARD_S3_MULTIPART_MIB", value_name = "MIB", default_value_t = 16)]
     s3_multipart_mib: u32,
-    /// The size of a part
+    /// The size of a part, in MiB
     #[arg(long, env = "CLAPBOARD_S3_PART_MIB", value_name = "MIB", default_value_t = 16)]
     s3_part_mib: u32,
     /// How long a connection may take to be made
@@ -74,7 +78,8 @@ impl MediaStoreArgs {
     pub(crate) fn options(&self) -> anyhow::Result<Option<S3Options>> {
         let (secret, file) = (self.s3_secret_access_key.clone(), self.s3_secret_access_key_file.clone());
         let secret = secret::given("--s3-secret-access-key", secret, file)?;
-        let token = secret::given("--s3-session-token", self.s3_session_token.clone(), None)?;
+        let (token, file) = (self.s3_session_token.clone(), self.s3_session_token_file.clone());
+        let token = secret::given("--s3-session-token", token, file)?;
         let Some(bucket) = not_empty(&self.s3_bucket) else { return Ok(None) };
         let endpoint = not_empty(&self.s3_endpoint);
         let options = S3Options {
@@ -94,7 +99,7 @@ impl MediaStoreArgs {
             retries: self.s3_retries,
             ..S3Options::new(bucket)
         };
-        options.validate().map_err(|refused| anyhow!("{} {}", flag(refused.setting), refused.rule))?;
+        options.validate().map_err(|refused| anyhow!("{} {}", flag(refused.setting), in_flags(&refused.rule)))?;
         Ok(Some(options))
     }
 
@@ -113,6 +118,11 @@ fn flag(field: &str) -> String {
         "part_size_bytes" => "--s3-part-mib".to_owned(),
         _ => format!("--s3-{}", field.replace('_', "-")),
     }
+}
+
+/// Puts the flags into a rule that speaks of other fields of [`S3Options`].
+fn in_flags(rule: &str) -> String {
+    ["secret_access_key", "access_key_id"].iter().fold(rule.to_owned(), |rule, field| rule.replace(field, &flag(field)))
 }
 
 /// An empty text counts as not given, as an unset variable of a compose file is.
@@ -183,12 +193,28 @@ mod tests {
     }
 
     #[test]
+    fn the_token_of_a_temporary_key_may_stand_in_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "hunter2\n").unwrap();
+        let key = ["--s3-access-key-id", "AKID", "--s3-secret-access-key", "s", "--s3-session-token-file"];
+        let file = path.to_str().unwrap();
+        let options = options(&[&key[..], &[file]].concat()).unwrap();
+        assert_eq!(options.session_token.as_deref(), Some("hunter2"));
+        let refused = refusal(&[&key[..], &[file, "--s3-session-token", "t"]].concat());
+        assert_eq!(refused, "--s3-session-token and --s3-session-token-file are both given, and one of them is enough");
+    }
+
+    #[test]
     fn a_wrong_setting_is_told_by_its_flag_and_without_secrets() {
         assert!(refusal(&["--s3-endpoint", "127.0.0.1:9000"]).starts_with("--s3-endpoint must begin with http:// or"));
         assert!(refusal(&["--s3-part-mib", "1"]).starts_with("--s3-part-mib must be 5 MiB to 5 GiB"));
         let refused = refusal(&["--s3-access-key-id", "AKID"]);
-        assert_eq!(refused, "--s3-secret-access-key must be given with access_key_id");
+        assert_eq!(refused, "--s3-secret-access-key must be given with --s3-access-key-id");
         let refused = refusal(&["--s3-secret-access-key", "hunter2"]);
-        assert_eq!(refused, "--s3-access-key-id must be given with secret_access_key");
+        assert_eq!(refused, "--s3-access-key-id must be given with --s3-secret-access-key");
+        let refused = refusal(&["--s3-endpoint", "http://u:hunter2@h"]);
+        assert!(refused.ends_with("use --s3-access-key-id and --s3-secret-access-key"), "{refused}");
+        assert!(!refused.contains("hunter2"), "{refused}");
     }
 }

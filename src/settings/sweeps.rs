@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
-use clapboard_scheduler::Options;
+use anyhow::anyhow;
+use clapboard_scheduler::{InvalidOptions, Options};
 
 use super::duration;
 
@@ -11,11 +11,11 @@ use super::duration;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sweeps")]
 pub(crate) struct SweepArgs {
-    /// How often hints are pushed again for every job that can run
+    /// How often hints are pushed again for the jobs that can run
     #[arg(long, env = "CLAPBOARD_REFILL_INTERVAL", value_name = "DURATION", default_value = "5s",
           value_parser = duration::parse)]
     refill_interval: Duration,
-    /// How many hints are pushed for each queue at most
+    /// How many hints are pushed for each queue at most, those of the jobs that come first
     #[arg(long, env = "CLAPBOARD_REFILL_WINDOW", value_name = "N", default_value_t = Options::default().refill_window)]
     refill_window: u32,
     /// How often ended leases are looked for, besides the moments when they end
@@ -60,11 +60,53 @@ impl SweepArgs {
             orphan_age: self.orphan_age,
             ..Options::default()
         };
-        options.validated().context("the settings of the sweeps")
+        options.validated().map_err(|refused| match refused {
+            InvalidOptions::IntervalTooShort { sweep, interval } => {
+                let least = Options::LEAST_INTERVAL;
+                anyhow!("--{sweep}-interval must be at least {least:?}, got {interval:?}")
+            }
+            InvalidOptions::Nothing { setting } => {
+                anyhow!("--{} must be at least 1", setting.replace(' ', "-"))
+            }
+        })
     }
 
-    /// Returns how many hints a queue of the dispatcher has to hold.
+    /// Returns how many hints a queue of a dispatcher in this process has to hold: those of a refill, and as many of new
+    /// jobs.
     pub(crate) fn window(&self) -> usize {
-        usize::try_from(self.refill_window).unwrap_or(usize::MAX)
+        usize::try_from(self.refill_window).unwrap_or(usize::MAX).saturating_mul(2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        sweeps: SweepArgs,
+    }
+
+    fn options(arguments: &[&str]) -> anyhow::Result<Options> {
+        Cli::try_parse_from(["scheduler"].iter().chain(arguments))?.sweeps.options()
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_scheduler_itself() {
+        assert_eq!(options(&[]).unwrap(), Options::default());
+    }
+
+    #[test]
+    fn a_refusal_names_the_flag() {
+        for sweep in ["refill", "reaper", "deadline", "retention", "garbage", "orphan"] {
+            let flag = format!("--{sweep}-interval");
+            let refused = options(&[&flag, "1ms"]).unwrap_err().to_string();
+            assert_eq!(refused, format!("{flag} must be at least 100ms, got 1ms"));
+        }
+        let refused = options(&["--refill-window", "0"]).unwrap_err().to_string();
+        assert_eq!(refused, "--refill-window must be at least 1");
     }
 }

@@ -15,11 +15,12 @@ use crate::host::host_name;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Worker")]
 pub(crate) struct WorkerArgs {
-    /// How often a running job's lease is renewed, its progress written and a cancel heard
+    /// How often a running job's lease is renewed, its progress written and a cancel heard; less than half of --lease
     #[arg(long, env = "CLAPBOARD_BEAT_INTERVAL", value_name = "DURATION", default_value = "2s",
           value_parser = duration::parse)]
     beat_interval: Duration,
-    /// How long before the end of its lease the engine is stopped when no heartbeat gets through
+    /// How long before the end of its lease the engine is stopped when no heartbeat gets through; with --beat-interval it
+    /// is shorter than --lease
     #[arg(long, env = "CLAPBOARD_FENCE_MARGIN", value_name = "DURATION", default_value = "15s",
           value_parser = duration::parse)]
     fence_margin: Duration,
@@ -37,14 +38,15 @@ pub(crate) struct WorkerArgs {
     #[arg(long, env = "CLAPBOARD_CHECKPOINT_INTERVAL", value_name = "DURATION", default_value = "60s",
           value_parser = duration::parse)]
     checkpoint_interval: Duration,
-    /// The longest packed sequence that this worker takes, in rows [default: any that the model allows]
+    /// The longest packed sequence that this worker takes, in rows, as `clapboard jobs show` tells those of a job
+    /// [default: any that the model allows]
     #[arg(long, env = "CLAPBOARD_MAX_ROWS", value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..))]
     max_rows: Option<u64>,
     /// How long the engine may stay at one layer, block or tile before it counts as wedged and the process ends
     #[arg(long, env = "CLAPBOARD_STALL_LIMIT", value_name = "DURATION", default_value = "10m",
           value_parser = duration::parse)]
     stall_limit: Duration,
-    /// How long ffmpeg may take to finish a file after its last frame
+    /// How long ffmpeg may take to finish a file after its last frame; less than --stall-limit
     #[arg(long, env = "CLAPBOARD_ENCODE_TIMEOUT", value_name = "DURATION", default_value = "5m",
           value_parser = duration::parse)]
     encode_timeout: Duration,
@@ -52,7 +54,8 @@ pub(crate) struct WorkerArgs {
     #[arg(long, env = "CLAPBOARD_UPLOAD_DEADLINE", value_name = "DURATION", default_value = "30m",
           value_parser = duration::parse)]
     upload_deadline: Duration,
-    /// How long a worker claims nothing after a fault of the machine, such as a full disk; doubled up to 2m
+    /// How long a worker claims nothing after a fault of the machine, such as a full disk; doubled with each further one,
+    /// up to 2m
     #[arg(long, env = "CLAPBOARD_UNWELL_PAUSE", value_name = "DURATION", default_value = "5s",
           value_parser = duration::parse)]
     unwell_pause: Duration,
@@ -93,9 +96,9 @@ impl WorkerArgs {
             drain_timeout: self.drain_timeout,
             ..Options::new(WorkerId::new(), PathBuf::new())
         };
-        let options = options
-            .validated()
-            .context("--lease, --beat-interval, --fence-margin, --poll-interval, --unwell-pause and --stall-limit")?;
+        let options = options.validated().context(
+            "--lease, --beat-interval, --fence-margin, --poll-interval, --unwell-pause, --encode-timeout and --stall-limit",
+        )?;
         Ok(WorkerSettings(options))
     }
 }
@@ -120,4 +123,25 @@ fn drain() -> impl TypedValueParser<Value = DrainMode> {
         "finish" => DrainMode::Finish,
         _ => DrainMode::HandBack,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        worker: WorkerArgs,
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_worker_itself() {
+        let settings = Cli::try_parse_from(["worker"]).unwrap().worker.settings(&Policy::default()).unwrap();
+        let usual = Options::new(WorkerId::new(), PathBuf::new());
+        let given = Options { worker: usual.worker, host: usual.host.clone(), ..settings.options(PathBuf::new()) };
+        assert_eq!(given, usual);
+    }
 }
