@@ -18,7 +18,7 @@ use crate::readiness::Readiness;
 use crate::{edge, openapi, unsupported};
 
 /// The limits and habits of the HTTP side.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// How clients say who they are.
     pub auth: Auth,
@@ -81,7 +81,7 @@ impl Default for Options {
 pub struct AppState {
     /// The truth about jobs.
     pub store: Arc<dyn Store>,
-    /// Where hints about new jobs go.
+    /// Where hints about new jobs go. Whether such a job may run is not known here: what is pushed should push nothing out.
     pub dispatch: Arc<dyn Dispatch>,
     /// Where finished videos lie.
     pub blob: Arc<dyn Blob>,

@@ -127,7 +127,9 @@ impl From<BlobError> for ApiError {
     fn from(error: BlobError) -> Self {
         tracing::error!(error = %Causes(&error), "the media store failed");
         match error {
-            BlobError::Unavailable { .. } => Self::away("the media store could not be reached"),
+            BlobError::Unavailable { .. } | BlobError::Denied { .. } => {
+                Self::away("the media store could not be reached")
+            }
             _ => Self::internal(),
         }
     }

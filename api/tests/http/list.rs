@@ -59,6 +59,15 @@ async fn a_page_after_nothing_is_refused() {
 }
 
 #[tokio::test]
+async fn a_parameter_is_given_once() {
+    let app = TestApp::start().await;
+    let reply = app.get("/v1/videos?limit=1&order=asc&limit=2").await;
+    assert_eq!(reply.refused(400, "invalid_value", Some("limit")), "limit must be given once");
+    // An empty one is none.
+    app.get("/v1/videos?limit=&limit=2").await.good();
+}
+
+#[tokio::test]
 async fn an_unknown_parameter_is_reported_and_refused_only_on_demand() {
     let app = TestApp::start().await;
     let reply = app.get("/v1/videos?limit=2&foo=1&b%0Ar=2").await;
