@@ -1,8 +1,12 @@
 //! Workers that die, freeze, drain and lie about the time.
 
+use std::process::{Child, Stdio};
+
 use clapboard_jobs::{AttemptEnd, FailureCode, JobState, Phase, Tenant};
+use rustix::io::ioctl_fionread;
 
 use super::cluster::Cluster;
+use super::process::Process;
 use crate::support::{long_job, short_job, until};
 
 fn ends(cluster: &Cluster, id: &str) -> Vec<Option<AttemptEnd>> {
@@ -158,4 +162,47 @@ fn a_worker_whose_clock_is_a_day_off_works_like_any_other() {
     let now = cluster.truth.must(async |store| store.now().await);
     assert!(lease.since(now).as_secs() <= 3, "the lease lasts by the worker's clock: {lease}, now {now}");
     assert_eq!(cluster.completed(&id)["attempt"], 1);
+}
+
+#[test]
+fn a_worker_whose_key_may_only_read_says_so_and_ends_before_it_loads_its_engine() {
+    let cluster = Cluster::servers();
+    cluster.s3.set_read_only(true);
+    let folder = tempfile::tempdir().unwrap();
+    let command = cluster.worker_command(&folder.path().join("scratch"), &[]);
+    let mut worker = Process::spawn(folder.path(), "read-only-worker", command);
+    assert_eq!(worker.wait().code(), Some(1));
+    let told = worker.log();
+    let why = "the media store does not permit storing an object: the server answered 403 AccessDenied";
+    let expected = format!("clapboard: the media store did not take an object and give it up again: {why}");
+    assert!(told.contains(&expected), "{told}");
+    assert!(!told.contains("loading the engine"), "{told}");
+}
+
+/// A process that is killed when it is dropped.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // An error means that it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_worker_whose_log_nobody_reads_keeps_its_lease() {
+    let mut cluster = Cluster::servers();
+    cluster.add_api(&[]);
+    cluster.add_scheduler();
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = cluster.worker_command(&folder.path().join("scratch"), &["--log", "trace"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let worker = Killed(command.spawn().unwrap());
+    let log = worker.0.stderr.as_ref().unwrap();
+    // A pipe holds 64 KiB.
+    until("the pipe to be full", || (ioctl_fionread(log).unwrap() > 60_000).then_some(()));
+    let id = cluster.create(&long_job());
+    assert_eq!(cluster.completed(&id)["attempt"], 1);
+    assert_eq!(ends(&cluster, &id), [Some(AttemptEnd::Completed)]);
 }
