@@ -51,6 +51,21 @@ install_packages() {
     "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
+# libheif's tools: HEIC images are read by one and made for the tests by another.
+need_heif() {
+    if ! command -v heif-enc >/dev/null 2>&1 ||
+        ! { command -v heif-dec >/dev/null 2>&1 || command -v heif-convert >/dev/null 2>&1; }; then
+        install_packages "libheif's tools" libheif-examples
+    fi
+    # Newer releases keep the codecs in packages of their own, which are only recommended; older ones know no such package.
+    local plugin
+    for plugin in libheif-plugin-libde265 libheif-plugin-x265; do
+        if apt-cache show "$plugin" >/dev/null 2>&1 && ! dpkg -s "$plugin" >/dev/null 2>&1; then
+            install_packages "a codec of libheif" "$plugin"
+        fi
+    done
+}
+
 # PostgreSQL and Redis, whose programs the tests and benchmarks start themselves.
 need_servers() {
     if ! command -v initdb >/dev/null 2>&1 && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
