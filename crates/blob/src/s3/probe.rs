@@ -79,8 +79,8 @@ impl Capability {
             Self::Metadata => "a put that is tried again reads the object to know it",
             Self::Range => "a player cannot seek in a video, and a download cannot go on",
             Self::OrderedList => "objects of nobody cannot be swept: the bucket needs a lifecycle rule",
-            Self::PlainKeys => "nothing: no key of ours is the beginning of another",
-            Self::LongKeys => "nothing as long as tenants' names are short",
+            Self::PlainKeys => "harmless, no key of ours is the beginning of another",
+            Self::LongKeys => "harmless as long as tenants' names are short",
             Self::Links => "downloads pass through the API",
         }
     }
