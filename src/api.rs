@@ -107,7 +107,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let limit = config.http.options.closing_grace + CLOSING_TIME;
     let api = rooms::Api { http: config.http, profile: config.profile, readiness: readiness.clone() };
     let address = rooms::spawn_api(&mut parts, &shared, api).await?;
-    output::line(format_args!("clapboard listens on http://{address}"));
+    output::status(format_args!("clapboard listens on http://{address}"));
     let outcome = parts.run(interrupts, Some(limit), |_| readiness.set(ServiceState::Draining)).await;
     servers.store.close().await;
     outcome

@@ -2,6 +2,9 @@
 
 use std::fmt::Arguments;
 use std::io::{self, Write};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -18,7 +21,33 @@ pub(crate) fn json(object: &Value) {
     line(format_args!("{object:#}"));
 }
 
-/// Writes one line to standard error.
+/// Writes one line about a service to standard output, unless nobody reads: a service does not wait for its reader, neither
+/// at its start nor at its end.
+pub(crate) fn status(text: Arguments<'_>) {
+    let text = text.to_string();
+    unless_nobody_reads(move || line(format_args!("{text}")));
+}
+
+/// Writes one line to standard error, unless nobody reads: a process that is to end does.
 pub(crate) fn error_line(text: Arguments<'_>) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let text = text.to_string();
+    unless_nobody_reads(move || {
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    });
+}
+
+/// How long a line waits for room in a pipe.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Writes on a thread of its own, which is left alone when it stands still.
+fn unless_nobody_reads(write: impl FnOnce() + Send + 'static) {
+    let (done, written) = mpsc::sync_channel(1);
+    let writing = thread::Builder::new().name("output".to_owned()).spawn(move || {
+        write();
+        // Who waits may have given up.
+        let _ = done.try_send(());
+    });
+    if writing.is_ok() {
+        let _ = written.recv_timeout(PATIENCE);
+    }
 }

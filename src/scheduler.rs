@@ -61,7 +61,7 @@ async fn sweep(config: Config) -> anyhow::Result<()> {
     };
     let mut parts = Parts::new();
     rooms::spawn_scheduler(&mut parts, &shared, config.sweeps)?;
-    output::line(format_args!("clapboard sweeps"));
+    output::status(format_args!("clapboard sweeps"));
     let outcome = parts.run(interrupts, Some(CLOSING_TIME), |_| ()).await;
     servers.store.close().await;
     outcome

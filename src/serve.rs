@@ -69,7 +69,7 @@ async fn serve(config: Config, profile: ModelProfile) -> anyhow::Result<()> {
     };
     let is_ready = readiness.clone();
     rooms::spawn_worker(&mut parts, &shared, engine, move || is_ready.set(ServiceState::Ready));
-    output::line(format_args!("clapboard listens on http://{address}"));
+    output::status(format_args!("clapboard listens on http://{address}"));
 
     let outcome = parts
         .run(interrupts, limit, |failed| {

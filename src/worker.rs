@@ -96,7 +96,7 @@ async fn work(config: Config) -> anyhow::Result<()> {
         options: config.worker.options(scratch.path().join("work")),
     };
     let mut parts = Parts::new();
-    rooms::spawn_worker(&mut parts, &shared, engine, || output::line(format_args!("clapboard works")));
+    rooms::spawn_worker(&mut parts, &shared, engine, || output::status(format_args!("clapboard works")));
     let outcome = parts.run(interrupts, limit, |_| ()).await;
     servers.store.close().await;
     outcome

@@ -1,9 +1,10 @@
 //! What keeps a service from starting says so in a sentence.
 
 use std::fs;
-use std::process::Output;
+use std::io::Write;
+use std::process::{Output, Stdio};
 
-use crate::support::{Service, clapboard, files_below, tiny_checkpoint};
+use crate::support::{Service, clapboard, files_below, tiny_checkpoint, until};
 
 fn refused(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -20,6 +21,21 @@ fn a_second_service_on_the_same_data_is_refused_and_the_first_goes_on() {
     let expected = format!("the data directory {} is in use by another clapboard", service.data().display());
     assert!(refusal.contains(&expected), "{refusal}");
     assert_eq!(service.get("/ready").status, 200);
+}
+
+#[test]
+fn a_process_ends_though_nobody_reads_why() {
+    // As much as a pipe holds: whoever writes more waits for a reader.
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(&[b'x'; 64 * 1024]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut serve = clapboard();
+    serve.args(["serve", "--checkpoint", "/nowhere", "--data"]).arg(folder.path().join("data"));
+    serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(writer);
+    let mut child = serve.spawn().unwrap();
+    let status = until("its end", || child.try_wait().unwrap());
+    assert_eq!(status.code(), Some(1));
+    drop(reader);
 }
 
 #[test]
