@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::sweep::{Sweep, Swept};
 
-/// What the keys of results and of denoising states begin with.
-const PREFIX: &str = "v1/";
+/// What keys begin with: those of results and of denoising states, and those of small objects by which the store is tried out.
+const PREFIXES: [&str; 2] = ["v1/", "probe/"];
 
 /// Walks over all objects and deletes those that no row names, once they are old enough.
 ///
@@ -48,17 +48,31 @@ impl Sweep for Orphans {
     }
 
     async fn sweep_once(&self) -> Result<Swept, Error> {
+        let mut found = Found::default();
+        for prefix in PREFIXES {
+            self.walk(prefix, &mut found).await?;
+        }
+        // One object that cannot be deleted does not keep the others from it.
+        found.failed.map_or(Ok(Swept { done: found.done, more: false }), |error| Err(error.into()))
+    }
+}
+
+/// What a walk has come to so far.
+#[derive(Default)]
+struct Found {
+    done: usize,
+    failed: Option<BlobError>,
+}
+
+impl Orphans {
+    /// Walks over all objects whose keys begin with `prefix`.
+    async fn walk(&self, prefix: &str, found: &mut Found) -> Result<(), Error> {
         let now = self.store.now().await?;
         let page_size = self.batch as usize;
         let mut after: Option<BlobKey> = None;
-        let mut done = 0;
-        let mut failed = None;
         loop {
-            let page = self.blob.list(PREFIX, after.as_ref(), page_size).await?;
-            let Some(last) = page.last() else {
-                // One object that cannot be deleted does not keep the others from it.
-                return failed.map_or(Ok(Swept { done, more: false }), |error: BlobError| Err(error.into()));
-            };
+            let page = self.blob.list(prefix, after.as_ref(), page_size).await?;
+            let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.key.clone());
             let old = page.iter().filter(|object| now.since(object.modified_at) >= self.age);
             let keys: Vec<BlobKey> = old.map(|object| object.key.clone()).collect();
@@ -69,11 +83,11 @@ impl Sweep for Orphans {
                 match self.blob.delete(&key).await {
                     Ok(()) => {
                         tracing::warn!(%key, "deleted an object that no row names");
-                        done += 1;
+                        found.done += 1;
                     }
                     Err(error) => {
                         tracing::debug!(error = %Causes(&error), %key, "could not delete an object that no row names");
-                        failed = Some(error);
+                        found.failed = Some(error);
                     }
                 }
             }

@@ -122,11 +122,14 @@ impl House {
 
     /// Puts some bytes where the claim's result belongs.
     async fn put(&self, lease: &Lease) -> ResultObject {
+        self.put_at(&lease.result_key()).await
+    }
+
+    async fn put_at(&self, key: &BlobKey) -> ResultObject {
         let file = self.folder.path().join("video.mp4");
         fs::write(&file, "not quite a video").unwrap();
-        let key = lease.result_key();
-        let put = self.blob.put_file(&key, &file, &|| ()).await.unwrap();
-        ResultObject { key, size_bytes: put.size_bytes, sha256: put.sha256 }
+        let put = self.blob.put_file(key, &file, &|| ()).await.unwrap();
+        ResultObject { key: key.clone(), size_bytes: put.size_bytes, sha256: put.sha256 }
     }
 
     async fn objects(&self) -> Vec<BlobKey> {
@@ -306,9 +309,12 @@ async fn what_a_zombie_put_after_everything_was_over_is_found_once_it_is_old() {
         assert_eq!(house.garbage(&options).sweep_once().await.unwrap().done, 1);
         house.put(&zombie).await;
     }
+    // And what a worker has left that died while it tried the store out.
+    let tried: BlobKey = "probe/0123456789abcdef".parse().unwrap();
+    house.put_at(&tried).await;
     assert_eq!(orphans.sweep_once().await.unwrap(), NOTHING);
     house.clock.advance(options.orphan_age);
-    assert_eq!(orphans.sweep_once().await.unwrap(), Swept { done: 2, more: false });
+    assert_eq!(orphans.sweep_once().await.unwrap(), Swept { done: 3, more: false });
     assert_eq!(house.objects().await, [object.key]);
 }
 
