@@ -244,7 +244,8 @@ create index deleted_jobs_to_forget on deleted_jobs (deleted_at);
 
 -- Tenants about whom something was said; the others have the default limits.
 create table tenants (
-    tenant text collate "C" primary key,
+    -- The rule of Tenant, here and for the keys: rows of both are written by hand.
+    tenant text collate "C" primary key check (tenant ~ '^[A-Za-z0-9_-]{1,64}$'),
     -- The bounds of Weight.
     weight double precision not null check (weight between 0.001 and 1000),
     max_running bigint check (max_running >= 0),
@@ -262,7 +263,7 @@ create table tenant_usage (
 create table api_keys (
     -- The SHA-256 of the key.
     hash bytea primary key check (length(hash) = 32),
-    tenant text collate "C" not null,
+    tenant text collate "C" not null check (tenant ~ '^[A-Za-z0-9_-]{1,64}$'),
     created_at bigint not null
 );
 

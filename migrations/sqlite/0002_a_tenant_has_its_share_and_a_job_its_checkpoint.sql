@@ -218,7 +218,8 @@ create index deleted_jobs_to_forget on deleted_jobs (deleted_at);
 
 -- What a tenant may have. One that is not here has the default share and no bounds.
 create table tenants (
-    tenant text not null primary key,
+    -- The rule of Tenant, here and for the keys: rows of both are written by hand.
+    tenant text not null primary key check (length(tenant) between 1 and 64 and tenant not glob '*[^-A-Za-z0-9_]*'),
     -- The bounds of Weight.
     weight real not null check (weight between 0.001 and 1000),
     max_running integer check (max_running >= 0),
@@ -228,7 +229,7 @@ create table tenants (
 -- The SHA-256 of each API key.
 create table api_keys (
     hash blob not null primary key check (length(hash) = 32),
-    tenant text not null
+    tenant text not null check (length(tenant) between 1 and 64 and tenant not glob '*[^-A-Za-z0-9_]*')
 ) strict, without rowid;
 
 -- Running sums, which outlast the jobs.

@@ -148,6 +148,12 @@ async fn the_tables_refuse_nonsense() {
         ),
         ("insert into objects (key, job_id, standing) values ('k', gen_random_uuid(), 'garbage')", "objects_check"),
         ("insert into tenants (tenant, weight) values ('t', 0)", "tenants_weight_check"),
+        ("insert into tenants (tenant, weight) values ('ünï', 1)", "tenants_tenant_check"),
+        ("insert into tenants (tenant, weight) values ('', 1)", "tenants_tenant_check"),
+        (
+            "insert into api_keys (hash, tenant, created_at) values (sha256('k'), 'two words', 0)",
+            "api_keys_tenant_check",
+        ),
         ("insert into tenants (tenant, weight) values ('t', 'NaN')", "tenants_weight_check"),
         ("insert into tenants (tenant, weight) values ('t', 'infinity')", "tenants_weight_check"),
         ("insert into api_keys (hash, tenant, created_at) values ('short', 't', 0)", "api_keys_hash_check"),

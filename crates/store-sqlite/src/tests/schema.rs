@@ -142,6 +142,13 @@ async fn the_tables_refuse_nonsense() {
     )
     .await;
     assert!(inserted.unwrap_err().to_string().contains("a job begins queued"));
+    for tenant in ["", "ünï", "two words", "x".repeat(65).as_str()] {
+        let limited = run(&mut db, &format!("insert into tenants (tenant, weight) values ('{tenant}', 1.0)")).await;
+        assert!(limited.unwrap_err().to_string().contains("CHECK"), "{tenant}");
+        let key = format!("insert into api_keys (hash, tenant) values (zeroblob(32), '{tenant}')");
+        assert!(run(&mut db, &key).await.unwrap_err().to_string().contains("CHECK"), "{tenant}");
+    }
+    run(&mut db, "insert into api_keys (hash, tenant) values (zeroblob(32), 'Team_a-1')").await.unwrap();
     for weight in ["0.0", "-1.0", "9e999", "0.0001", "1001.0"] {
         let weighed = run(&mut db, &format!("insert into tenants (tenant, weight) values ('t', {weight})")).await;
         assert!(weighed.unwrap_err().to_string().contains("CHECK"), "{weight}");
