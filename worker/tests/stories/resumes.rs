@@ -151,7 +151,7 @@ async fn a_state_is_stored_while_the_engine_goes_on_and_outlives_a_lost_lease() 
     });
     let worker = house.start_with(generator, options);
     let id = house.submit().await;
-    let job = house.until(id, |job| job.checkpoint.is_some()).await;
+    let job = house.until(id, |job| job.checkpoint.is_some() && job.begun_at.is_some()).await;
     assert_eq!((job.state, job.checkpoint.unwrap().step), (JobState::Running, 1));
     worker.crash().await;
     house.reclaim(id).await;
