@@ -24,14 +24,19 @@ turns as (
     from fronts f
     where f.is_due
 ),
+-- What each tenant with a cap may begin to run, counted once.
+rooms as materialized (
+    select
+        t.tenant,
+        t.max_running - (select count(*) from jobs r where r.tenant = t.tenant and r.state = 'running') as room
+    from (select distinct tenant from fronts) f
+    join tenants t on t.tenant = f.tenant
+    where t.max_running is not null
+),
 near as materialized (
     select u.partition, u.class, u.id, u.rank
     from turns u
-    where u.of_tenant <= coalesce((
-        select t.max_running - (select count(*) from jobs r where r.tenant = t.tenant and r.state = 'running')
-        from tenants t
-        where t.tenant = u.tenant
-    ), $1)
+    where u.of_tenant <= coalesce((select o.room from rooms o where o.tenant = u.tenant), $1)
 ),
 short as materialized (
     select q.partition, q.class from queues q

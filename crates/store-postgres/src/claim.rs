@@ -207,7 +207,7 @@ pub(crate) async fn claim_next(store: &PostgresStore, claimant: &Claimant) -> Re
                                 select count(*) from jobs r where r.tenant = t.tenant and r.state = 'running'
                             )
                             from tenants t
-                            where t.tenant = f.tenant
+                            where t.tenant = f.tenant and t.max_running is not null
                         ), true)
                     order by f.rank, f.id
                     limit $12

@@ -78,14 +78,14 @@ pub(crate) async fn forget_deleted(store: &PostgresStore, limit: u32) -> Result<
     };
     let forgotten = sqlx::query_scalar!(
         r#"
-        with forgotten as (
-            delete from deleted_jobs
-            where id in (
-                select id from deleted_jobs where deleted_at <= now_micros() - $1
-                order by deleted_at
-                limit $2
-                for update skip locked
-            )
+        with due as materialized (
+            select id from deleted_jobs where deleted_at <= now_micros() - $1
+            order by deleted_at
+            limit $2
+            for update skip locked
+        ),
+        forgotten as (
+            delete from deleted_jobs where id in (select id from due)
             returning id
         ),
         untold as (
