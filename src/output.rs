@@ -24,14 +24,12 @@ pub(crate) fn json(object: &Value) {
 /// Writes one line about a service to standard output, unless nobody reads: a service does not wait for its reader, neither
 /// at its start nor at its end.
 pub(crate) fn status(text: Arguments<'_>) {
-    let text = text.to_string();
-    unless_nobody_reads(move || line(format_args!("{text}")));
+    unless_nobody_reads(text.to_string(), |text| line(format_args!("{text}")));
 }
 
 /// Writes one line to standard error, unless nobody reads: a process that is to end does.
 pub(crate) fn error_line(text: Arguments<'_>) {
-    let text = text.to_string();
-    unless_nobody_reads(move || {
+    unless_nobody_reads(text.to_string(), |text| {
         let _ = writeln!(io::stderr().lock(), "{text}");
     });
 }
@@ -39,15 +37,19 @@ pub(crate) fn error_line(text: Arguments<'_>) {
 /// How long a line waits for room in a pipe.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Writes on a thread of its own, which is left alone when it stands still.
-fn unless_nobody_reads(write: impl FnOnce() + Send + 'static) {
+/// Writes on a thread of its own, which is left alone when it stands still; where there are no more threads, on this one.
+fn unless_nobody_reads(text: String, write: fn(&str)) {
     let (done, written) = mpsc::sync_channel(1);
+    let copy = text.clone();
     let writing = thread::Builder::new().name("output".to_owned()).spawn(move || {
-        write();
+        write(&copy);
         // Who waits may have given up.
         let _ = done.try_send(());
     });
-    if writing.is_ok() {
-        let _ = written.recv_timeout(PATIENCE);
+    match writing {
+        Ok(_) => {
+            let _ = written.recv_timeout(PATIENCE);
+        }
+        Err(_) => write(&text),
     }
 }

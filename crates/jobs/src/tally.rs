@@ -87,7 +87,9 @@ impl Tally {
                 self.again(self.attempt.saturating_sub(1), self.spared, Duration::ZERO, AttemptEnd::Drained, None)
             }
             HandBack::Unwell { after, error } => match self.spare() {
-                Some((attempt, spared)) => self.again(attempt, spared, after, AttemptEnd::Retried, Some(error)),
+                Some((attempt, spared)) => {
+                    self.again(attempt, spared, after.min(backoff::CAP), AttemptEnd::Retried, Some(error))
+                }
                 None => self.fail(error),
             },
             HandBack::Retry { after, error } if self.attempt < self.max_attempts => {
