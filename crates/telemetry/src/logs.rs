@@ -23,6 +23,15 @@ pub enum LogFormat {
     Json,
 }
 
+/// The line that tells of lost ones.
+fn lost_lines(format: LogFormat, lost: u64) -> String {
+    let message = "lines of the log were lost: nobody has read it in time";
+    match format {
+        LogFormat::Text => format!(" WARN {message} lines={lost}\n"),
+        LogFormat::Json => format!("{{\"level\":\"WARN\",\"message\":\"{message}\",\"lines\":{lost}}}\n"),
+    }
+}
+
 impl FromStr for LogFormat {
     type Err = Error;
 
@@ -68,7 +77,8 @@ pub enum Error {
 /// Errors: [`Error::Directive`] names the part of the filter that is wrong; [`Error::Thread`]; [`Error::AlreadySet`] on a
 /// second call.
 pub fn init(filter: &str, format: LogFormat) -> Result<LastLines, Error> {
-    let (queue, last_lines) = queue::start(io::stderr()).map_err(Error::Thread)?;
+    let (queue, last_lines) =
+        queue::start(io::stderr(), move |lost| lost_lines(format, lost)).map_err(Error::Thread)?;
     subscriber(filter, format, io::stderr().is_terminal(), queue)?.try_init().map_err(|_| Error::AlreadySet)?;
     Ok(last_lines)
 }

@@ -40,19 +40,22 @@ pub(super) struct Queue {
 #[must_use = "the last lines of the log are lost unless this lives as long as the process"]
 pub struct LastLines(SyncSender<Entry>);
 
-/// Starts the thread that writes to `sink`.
+/// Starts the thread that writes to `sink`, and what `notice` says of how many lines were lost.
 ///
 /// Errors: what the system said.
-pub(super) fn start(sink: impl Write + Send + 'static) -> io::Result<(Queue, LastLines)> {
+pub(super) fn start(
+    sink: impl Write + Send + 'static,
+    notice: impl Fn(u64) -> String + Send + 'static,
+) -> io::Result<(Queue, LastLines)> {
     let (entries, waiting) = mpsc::sync_channel(MOST_WAITING);
     let lost = Arc::new(AtomicU64::new(0));
     let queue = Queue { entries: entries.clone(), lost: Arc::clone(&lost) };
-    thread::Builder::new().name("log".to_owned()).spawn(move || write_all(sink, &waiting, &lost))?;
+    thread::Builder::new().name("log".to_owned()).spawn(move || write_all(sink, &waiting, &lost, &notice))?;
     Ok((queue, LastLines(entries)))
 }
 
 /// Writes what waits, until nobody can put anything into the queue any more.
-fn write_all(mut sink: impl Write, waiting: &Receiver<Entry>, lost: &AtomicU64) {
+fn write_all(mut sink: impl Write, waiting: &Receiver<Entry>, lost: &AtomicU64, notice: &dyn Fn(u64) -> String) {
     for entry in waiting {
         match entry {
             Entry::Line(line) => {
@@ -60,7 +63,8 @@ fn write_all(mut sink: impl Write, waiting: &Receiver<Entry>, lost: &AtomicU64) 
                 let _ = sink.write_all(&line);
                 let count = lost.swap(0, Ordering::Relaxed);
                 if count > 0 {
-                    tracing::warn!(lines = count, "lines of the log were lost: nobody has read it in time");
+                    // Past the queue, in which it could be lost as well.
+                    let _ = sink.write_all(notice(count).as_bytes());
                 }
             }
             Entry::Flush(done) => {
@@ -142,7 +146,8 @@ mod tests {
     fn who_logs_does_not_wait_for_who_reads_and_what_was_kept_comes_in_order() {
         let (reads, may_read) = mpsc::channel();
         let read = Arc::new(Mutex::new(Vec::new()));
-        let (mut queue, last_lines) = start(Slow { may_read, read: Arc::clone(&read) }).unwrap();
+        let (mut queue, last_lines) =
+            start(Slow { may_read, read: Arc::clone(&read) }, |lost| format!("{lost} lost\n")).unwrap();
         let most = MOST_WAITING + 100;
         for number in 0..most {
             queue.write_all(format!("{number}\n").as_bytes()).unwrap();
@@ -152,20 +157,21 @@ mod tests {
         assert!((99..=100).contains(&lost), "{lost}");
         drop(reads);
         let kept = most - usize::try_from(lost).unwrap();
-        let expected: String = (0..kept).map(|number| format!("{number}\n")).collect();
+        // The loss is told of once, behind the line that the reader stood still at.
+        let notice = |number| if number == 0 { format!("{lost} lost\n") } else { String::new() };
+        let expected: String = (0..kept).map(|number| format!("{number}\n{}", notice(number))).collect();
         let deadline = Instant::now() + Duration::from_secs(60);
         while read.lock().unwrap().len() < expected.len() && Instant::now() < deadline {
             thread::sleep(REST);
         }
         assert!(*read.lock().unwrap() == expected.as_bytes());
         drop(last_lines);
-        assert_eq!(queue.lost.load(Ordering::Relaxed), 0, "what was lost is told of once");
     }
 
     #[test]
     fn the_end_does_not_wait_for_long_for_a_reader_that_reads_nothing() {
         let (_reads, may_read) = mpsc::channel();
-        let (mut queue, last_lines) = start(Slow { may_read, read: Arc::default() }).unwrap();
+        let (mut queue, last_lines) = start(Slow { may_read, read: Arc::default() }, |_| String::new()).unwrap();
         queue.write_all(b"line\n").unwrap();
         let begun = Instant::now();
         drop(last_lines);
