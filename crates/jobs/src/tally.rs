@@ -201,6 +201,8 @@ mod tests {
         };
         assert_eq!(wait(HandBack::Drained), Duration::ZERO);
         assert_eq!(wait(unwell()), Duration::from_secs(7));
+        let day = Duration::from_secs(86_400);
+        assert_eq!(wait(HandBack::Unwell { after: day, error: broken() }), backoff::CAP);
         assert_eq!(wait(HandBack::Retry { after: None, error: broken() }), backoff::delay(1, 0));
         let asked = Duration::from_secs(9);
         assert_eq!(wait(HandBack::Retry { after: Some(asked), error: broken() }), asked);
