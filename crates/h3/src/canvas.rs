@@ -229,6 +229,9 @@ impl AspectRatio {
     pub const ALL: [Self; 6] =
         [Self::of(21, 9), Self::of(16, 9), Self::of(4, 3), Self::of(1, 1), Self::of(3, 4), Self::of(9, 16)];
 
+    /// What a request with references gets that names none.
+    pub const WIDE: Self = Self::of(16, 9);
+
     const fn of(width: u32, height: u32) -> Self {
         Self { width, height }
     }
@@ -238,7 +241,7 @@ impl AspectRatio {
         f64::from(self.width) / f64::from(self.height)
     }
 
-    /// Tells whether a text asks for the ratio of the input picture, which a task without one does not have.
+    /// Tells whether a text asks for the ratio of the input picture, which only keyframes have.
     pub fn is_adaptive(text: &str) -> bool {
         matches!(text.trim().to_ascii_lowercase().as_str(), "adaptive" | "auto")
     }

@@ -49,6 +49,8 @@ pub enum InvalidCode {
     ReferenceRequired,
     /// There are more references than the task takes.
     TooManyReferences,
+    /// A reference is of a size, shape, rate or duration that is not taken.
+    InvalidReferenceMedia,
 }
 
 impl InvalidCode {
@@ -66,6 +68,7 @@ impl InvalidCode {
             Self::InvalidReferenceCombination => "invalid_reference_combination",
             Self::ReferenceRequired => "reference_required",
             Self::TooManyReferences => "too_many_references",
+            Self::InvalidReferenceMedia => "invalid_reference_media",
         }
     }
 }

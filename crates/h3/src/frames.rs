@@ -16,7 +16,7 @@ const CLIP_LATENTS: u32 = 5;
 const TAIL_FRAMES: u32 = 5;
 const TAIL_LATENTS: u32 = 2;
 /// Audio latents per second and samples per audio latent.
-const AUDIO_LATENTS_PER_SECOND: f64 = 40.0;
+pub(crate) const AUDIO_LATENTS_PER_SECOND: f64 = 40.0;
 const SAMPLES_PER_AUDIO_LATENT: u32 = 800;
 
 /// A number of frames that the video VAE can decode: `17n + 5` with `n >= 1`.

@@ -1,6 +1,7 @@
 //! How many references a task takes.
 
 use crate::error::{Invalid, InvalidCode};
+use crate::prepare::ReferenceKind;
 use crate::task::Task;
 
 /// The number of references of each kind in a request; a video's own soundtrack is not counted.
@@ -25,6 +26,20 @@ impl ReferenceCounts {
     pub const MAX_AUDIOS: u32 = 3;
     /// The most references of [`Task::Ref2va`] in all.
     pub const MAX_TOTAL: u32 = 12;
+
+    /// Counts media by their kinds.
+    pub fn of(kinds: impl IntoIterator<Item = ReferenceKind>) -> Self {
+        let mut counts = Self::default();
+        for kind in kinds {
+            let count = match kind {
+                ReferenceKind::Image => &mut counts.images,
+                ReferenceKind::Video => &mut counts.videos,
+                ReferenceKind::Audio => &mut counts.audios,
+            };
+            *count = count.saturating_add(1);
+        }
+        counts
+    }
 
     /// Returns the number of references of all kinds.
     pub fn total(self) -> u32 {
@@ -56,9 +71,9 @@ impl ReferenceCounts {
 
     fn kinds(self) -> [(&'static str, &'static str, u32, u32); 3] {
         [
-            ("image_reference", "images", self.images, Self::MAX_IMAGES),
-            ("video_reference", "videos", self.videos, Self::MAX_VIDEOS),
-            ("audio_reference", "sounds", self.audios, Self::MAX_AUDIOS),
+            (ReferenceKind::Image.field(), "images", self.images, Self::MAX_IMAGES),
+            (ReferenceKind::Video.field(), "videos", self.videos, Self::MAX_VIDEOS),
+            (ReferenceKind::Audio.field(), "sounds", self.audios, Self::MAX_AUDIOS),
         ]
     }
 
@@ -101,7 +116,7 @@ impl ReferenceCounts {
         if self.images == 0 && self.videos == 0 {
             return Err(Invalid::new(
                 InvalidCode::ReferenceRequired,
-                "image_reference",
+                ReferenceKind::Image.field(),
                 format!("ref2va requires at least one image or video reference, got {} sounds alone", self.audios),
             ));
         }

@@ -1,7 +1,7 @@
 //! What a client asked for, before any rule has looked at it.
 
+use crate::medium::Medium;
 use crate::recipe::Recipe;
-use crate::references::ReferenceCounts;
 
 /// Every sampling option of a request as it came; absent ones are `None`.
 ///
@@ -19,7 +19,7 @@ pub struct VideoRequest {
     pub width: Option<i64>,
     /// The height in pixels; only together with `width`.
     pub height: Option<i64>,
-    /// The ratio of width to height, by name or as a decimal.
+    /// The ratio of width to height, by name or as a decimal. Keyframes bring their own, which counts instead.
     pub aspect_ratio: Option<String>,
     /// The short edge in pixels; only the checkpoint's own is taken.
     pub short_edge: Option<i64>,
@@ -43,6 +43,8 @@ pub struct VideoRequest {
     pub quality: Option<String>,
     /// Which of the published recipes to follow.
     pub recipe: Option<Recipe>,
-    /// How many references of each kind came along.
-    pub references: ReferenceCounts,
+    /// Where the keyframes stand, in their order: `[0]`, `[-1]` or `[0, -1]`; absent, the first frame and then the last.
+    pub frame_indices: Option<Vec<i64>>,
+    /// The media that came along, in the request's order.
+    pub media: Vec<Medium>,
 }

@@ -1,10 +1,15 @@
 //! From a request to a specification: every rule, once.
 
+mod media;
+
 use crate::canvas::{AspectRatio, Canvas, CanvasError};
 use crate::error::{Invalid, InvalidCode};
 use crate::frames::{FPS, FrameCount};
 use crate::geometry::GeometryProfile;
+use crate::medium::MediumFacts;
 use crate::profile::ModelProfile;
+use crate::quality::Quality;
+use crate::references::ReferenceCounts;
 use crate::request::VideoRequest;
 use crate::sigmas::{Sigmas, SigmasError};
 use crate::spec::GenerationSpec;
@@ -22,21 +27,23 @@ impl VideoRequest {
     /// Errors: an [`Invalid`] that names the field, the rule and the value.
     pub fn resolve(&self, profile: &ModelProfile, random_seed: u64) -> Result<GenerationSpec, Invalid> {
         let prompt = self.resolve_prompt()?;
-        let task = self.resolve_task(profile)?;
-        self.references.check(task)?;
+        let counts = ReferenceCounts::of(self.media.iter().map(|medium| medium.facts.kind()));
+        let task = self.resolve_task(counts, profile)?;
+        counts.check(task)?;
+        let keyframes = self.resolve_keyframes(task, counts)?;
         self.check_fps()?;
-        let canvas = self.resolve_canvas(task, &profile.geometry)?;
+        self.check_media(&profile.geometry)?;
+        let canvas = self.resolve_canvas(task, self.first_picture(), &profile.geometry)?;
         let num_frames = self.resolve_frames(task, profile)?;
         let (video_sigmas, audio_sigmas) = self.resolve_sigmas(profile)?;
-        let quality = match &self.quality {
-            None => Default::default(),
-            Some(name) => name.parse().map_err(|error| Invalid::value("quality", format!("{error}")))?,
-        };
+        let quality = self.resolve_quality()?;
+        let recipe = self.recipe.unwrap_or_default();
+        let inputs = self.resolve_inputs(&keyframes, recipe, canvas, num_frames, &profile.geometry)?;
         Ok(GenerationSpec {
-            version: GenerationSpec::VERSION,
+            version: GenerationSpec::version_with(&inputs),
             task,
             partition: task.partition(),
-            recipe: self.recipe.unwrap_or_default(),
+            recipe,
             prompt: prompt.to_owned(),
             canvas,
             num_frames,
@@ -45,8 +52,26 @@ impl VideoRequest {
             seed: self.seed.map_or(random_seed, |seed| seed as u64),
             quality,
             geometry: profile.geometry.clone(),
-            inputs: Vec::new(),
+            inputs,
         })
+    }
+
+    /// Checks every rule that needs no more of the media than how many of each kind there are, and returns the task. For a
+    /// caller to whom fetching them is dear; the request's own `media` are not looked at.
+    ///
+    /// Errors: those of [`VideoRequest::resolve`].
+    pub fn precheck(&self, counts: ReferenceCounts, profile: &ModelProfile) -> Result<Task, Invalid> {
+        self.resolve_prompt()?;
+        let task = self.resolve_task(counts, profile)?;
+        counts.check(task)?;
+        self.resolve_keyframes(task, counts)?;
+        self.check_fps()?;
+        // Every picture within the limits leads to a canvas; whether there is one, `counts` has said.
+        self.resolve_canvas(task, Some((1, 1)), &profile.geometry)?;
+        self.resolve_frames(task, profile)?;
+        self.resolve_sigmas(profile)?;
+        self.resolve_quality()?;
+        Ok(task)
     }
 
     fn resolve_prompt(&self) -> Result<&str, Invalid> {
@@ -72,17 +97,17 @@ impl VideoRequest {
         Ok(prompt)
     }
 
-    fn resolve_task(&self, profile: &ModelProfile) -> Result<Task, Invalid> {
+    fn resolve_task(&self, counts: ReferenceCounts, profile: &ModelProfile) -> Result<Task, Invalid> {
         let unsupported = |message: String| Invalid::new(InvalidCode::UnsupportedTask, "extra_params.task", message);
-        let runs: Vec<&str> = Task::BUILT.into_iter().filter(|task| profile.serves(*task)).map(Task::as_str).collect();
+        let runs: Vec<&str> = Task::ALL.into_iter().filter(|task| profile.serves(*task)).map(Task::as_str).collect();
         let runs = if runs.is_empty() { "no task".to_owned() } else { runs.join(", ") };
         let task = match &self.task {
             Some(name) => name.parse().map_err(|error| unsupported(format!("{error}: this server runs {runs}")))?,
             // Weights for references alone make every request one with references.
             None if profile.serves(Task::Ref2va) && !profile.serves(Task::T2va) => Task::Ref2va,
-            None => self.references.implied_task(),
+            None => counts.implied_task(),
         };
-        if Task::BUILT.contains(&task) && profile.serves(task) {
+        if profile.serves(task) {
             Ok(task)
         } else {
             Err(unsupported(format!("task {task} is not run here: this server runs {runs}")))
@@ -98,7 +123,20 @@ impl VideoRequest {
         }
     }
 
-    fn resolve_canvas(&self, task: Task, geometry: &GeometryProfile) -> Result<Canvas, Invalid> {
+    fn resolve_quality(&self) -> Result<Quality, Invalid> {
+        match &self.quality {
+            None => Ok(Quality::default()),
+            Some(name) => name.parse().map_err(|error| Invalid::value("quality", format!("{error}"))),
+        }
+    }
+
+    /// Finds the canvas; `first_picture` has the sides of the request's first picture.
+    fn resolve_canvas(
+        &self,
+        task: Task,
+        first_picture: Option<(u32, u32)>,
+        geometry: &GeometryProfile,
+    ) -> Result<Canvas, Invalid> {
         if let Some(short_edge) = self.short_edge
             && short_edge != i64::from(geometry.canvas_short_edge)
         {
@@ -107,7 +145,7 @@ impl VideoRequest {
                 format!("short_edge must be {}, got {short_edge}", geometry.canvas_short_edge),
             ));
         }
-        let ratio = self.resolve_ratio(task)?;
+        let ratio = self.resolve_ratio(task, first_picture)?;
         let explicit = match &self.size {
             Some(size) => Some(("size", parse_size(size)?)),
             None => self.sides()?.map(|sides| ("width", sides)),
@@ -118,7 +156,7 @@ impl VideoRequest {
                 geometry.explicit_canvas(width, height).map_err(|error| invalid_size(field, (width, height), &error))
             }
             (None, Some(ratio)) => geometry
-                .canvas(ratio.value())
+                .canvas(ratio)
                 .map_err(|error| Invalid::new(InvalidCode::InvalidAspectRatio, "aspect_ratio", format!("{error}"))),
             (_, None) => Err(Invalid::new(
                 InvalidCode::MissingRequiredParameter,
@@ -128,19 +166,36 @@ impl VideoRequest {
         }
     }
 
-    fn resolve_ratio(&self, task: Task) -> Result<Option<AspectRatio>, Invalid> {
-        let Some(text) = &self.aspect_ratio else {
-            return Ok(None);
-        };
-        let message = if AspectRatio::is_adaptive(text) {
-            format!("aspect_ratio must be named for {task}, which has no picture to adapt to, got {text:?}")
-        } else {
-            match text.parse() {
-                Ok(ratio) => return Ok(Some(ratio)),
-                Err(error) => format!("{error}"),
+    /// Finds the ratio of width to height that the request means; none where it has to say and does not.
+    ///
+    /// With keyframes it is the first one's, whatever `aspect_ratio` asks for, as the release has it; references adapt to
+    /// nothing and are 16:9 unless one is named.
+    fn resolve_ratio(&self, task: Task, first_picture: Option<(u32, u32)>) -> Result<Option<f64>, Invalid> {
+        let invalid = |message| Invalid::new(InvalidCode::InvalidAspectRatio, "aspect_ratio", message);
+        let named: Option<AspectRatio> = match self.aspect_ratio.as_deref() {
+            Some(text) if AspectRatio::is_adaptive(text) && task == Task::T2va => {
+                return Err(invalid(format!(
+                    "aspect_ratio must be named for {task}, which has no picture to adapt to, got {text:?}"
+                )));
             }
+            Some(text) if !AspectRatio::is_adaptive(text) => {
+                Some(text.parse().map_err(|error| invalid(format!("{error}")))?)
+            }
+            _ => None,
         };
-        Err(Invalid::new(InvalidCode::InvalidAspectRatio, "aspect_ratio", message))
+        Ok(match task {
+            Task::T2va => named.map(AspectRatio::value),
+            Task::Fl2va => first_picture.map(|(width, height)| f64::from(width) / f64::from(height)),
+            Task::Ref2va => Some(named.unwrap_or(AspectRatio::WIDE).value()),
+        })
+    }
+
+    /// Returns the sides of the first picture of the request, in pixels.
+    fn first_picture(&self) -> Option<(u32, u32)> {
+        self.media.iter().find_map(|medium| match medium.facts {
+            MediumFacts::Image { width, height } => Some((width, height)),
+            _ => None,
+        })
     }
 
     /// Returns `width` and `height`, or neither.

@@ -18,9 +18,6 @@ pub enum Task {
 }
 
 impl Task {
-    /// The tasks that this build can run.
-    pub const BUILT: [Self; 1] = [Self::T2va];
-
     /// Holds every task, in the order in which messages list them.
     pub const ALL: [Self; 3] = [Self::T2va, Self::Fl2va, Self::Ref2va];
 

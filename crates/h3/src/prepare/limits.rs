@@ -37,7 +37,7 @@ pub struct ReferenceLimits {
 
 impl ReferenceLimits {
     /// How much durations may exceed their ceiling, in seconds: what containers pad.
-    const SLACK: f64 = 0.1;
+    pub const SLACK_SECONDS: f64 = 0.1;
 
     /// The shortest video, in seconds: the language model looks at every twelfth frame of 24 a second, and at two frames
     /// at least.
@@ -111,7 +111,7 @@ impl ReferenceLimits {
         seconds: impl IntoIterator<Item = f64>,
     ) -> Result<(), OutsideLimits> {
         let seconds: f64 = seconds.into_iter().sum();
-        if seconds <= self.total_seconds + Self::SLACK {
+        if seconds <= self.total_seconds + Self::SLACK_SECONDS {
             return Ok(());
         }
         Err(OutsideLimits::new(field, LimitRule::TotalSeconds { kind, most: self.total_seconds, seconds }))
@@ -142,7 +142,7 @@ pub struct OutsideLimits {
 /// Checks a duration, which may exceed its ceiling by the slack.
 fn check_seconds(limits: &RangeInclusive<f64>, field: &str, seconds: f64) -> Result<(), OutsideLimits> {
     let (least, most) = (*limits.start(), *limits.end());
-    if (least..=most + ReferenceLimits::SLACK).contains(&seconds) {
+    if (least..=most + ReferenceLimits::SLACK_SECONDS).contains(&seconds) {
         return Ok(());
     }
     Err(OutsideLimits::new(field, LimitRule::Seconds { least, most, seconds }))

@@ -215,8 +215,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// The rates that are taken, in samples per second: resampling from any of them needs little memory.
-    pub const RATES: std::ops::RangeInclusive<u32> = 1_000..=384_000;
+    /// The rates that are taken, in samples per second: those of telephones to those of studios.
+    pub const RATES: std::ops::RangeInclusive<u32> = 8_000..=192_000;
 
     /// Takes the samples of one or two channels, left first, and their rate in samples per second.
     ///
@@ -330,10 +330,10 @@ mod tests {
         assert_eq!(Sound::new(vec![f32::NAN], vec![0.0]), Err(MediaError::NotFinite));
         assert_eq!(Recording::new(8000, vec![vec![f32::INFINITY]]), Err(MediaError::NotFinite));
         assert_eq!(Recording::new(8000, vec![vec![0.0; 4000]]).unwrap().seconds(), 0.5);
-        for rate in [0, 999, 384_001] {
+        for rate in [0, 7_999, 192_001] {
             let error = Recording::new(rate, vec![vec![0.0]]).unwrap_err();
             let expected =
-                format!("recording must have one or two channels at 1000 to 384000 Hz, got 1 channels at {rate} Hz");
+                format!("recording must have one or two channels at 8000 to 192000 Hz, got 1 channels at {rate} Hz");
             assert_eq!(error.to_string(), expected);
         }
         assert!(Recording::new(8000, vec![vec![0.0]; 3]).is_err());

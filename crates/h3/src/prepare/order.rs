@@ -13,6 +13,17 @@ pub enum ReferenceKind {
     Audio,
 }
 
+impl ReferenceKind {
+    /// Returns the request's field that refusals name when they are about all references of the kind.
+    pub(crate) fn field(self) -> &'static str {
+        match self {
+            Self::Image => "image_reference",
+            Self::Video => "video_reference",
+            Self::Audio => "audio_reference",
+        }
+    }
+}
+
 /// Returns the indices of a request's references in packed order.
 ///
 /// [`Recipe::Release`] puts pictures first, then videos, then sounds, each in the request's order;

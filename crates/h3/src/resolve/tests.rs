@@ -1,10 +1,11 @@
 mod canvas;
+mod media;
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::medium::Medium;
 use crate::profile::{Defaults, Shifts, TaskFrames};
-use crate::quality::Quality;
 use crate::recipe::Recipe;
 use crate::references::ReferenceCounts;
 use crate::task::Partition;
@@ -35,6 +36,11 @@ fn request() -> VideoRequest {
         aspect_ratio: Some("16:9".to_owned()),
         ..VideoRequest::default()
     }
+}
+
+/// A small file in the field `field`.
+fn medium(field: &str, facts: MediumFacts) -> Medium {
+    Medium { field: field.to_owned(), object: format!("objects/{field}"), size_bytes: 1000, facts }
 }
 
 fn resolved(request: VideoRequest) -> GenerationSpec {
@@ -243,38 +249,34 @@ fn the_recipe_is_kept() {
 
 #[test]
 fn tasks_that_are_unknown_or_not_run_say_what_is() {
-    for task in ["fl2va", "ref2va", "i2v", "T2VA", ""] {
+    for task in ["ref2va", "i2v", "T2VA", ""] {
         let asked = VideoRequest { task: Some(task.to_owned()), ..request() };
-        assert_refused(asked, "unsupported_task", "extra_params.task", &[task, "this server runs t2va"]);
+        assert_refused(asked, "unsupported_task", "extra_params.task", &[task, "this server runs t2va, fl2va"]);
     }
     let asked = VideoRequest { task: Some("t2va".to_owned()), ..request() };
     assert_eq!(resolved(asked).task, Task::T2va);
+    let profile = ModelProfile::released("h3", Vec::new());
+    let invalid = request().resolve(&profile, 0).unwrap_err();
+    assert_eq!(invalid.message, "task t2va is not run here: this server runs no task");
 }
 
-#[test]
-fn references_imply_their_task() {
-    for (references, task) in [
-        (ReferenceCounts { images: 1, ..Default::default() }, "fl2va"),
-        (ReferenceCounts { videos: 1, ..Default::default() }, "ref2va"),
-        (ReferenceCounts { audios: 1, ..Default::default() }, "ref2va"),
-    ] {
-        let asked = VideoRequest { references, ..request() };
-        assert_refused(asked.clone(), "unsupported_task", "extra_params.task", &[task]);
-        let asked = VideoRequest { task: Some("t2va".to_owned()), ..asked };
-        assert_eq!(refused(asked).0, "invalid_reference_combination");
-    }
-}
-
-#[test]
-fn a_partition_for_references_runs_no_text_alone() {
-    let profile = ModelProfile::released("h3", vec![Partition::Ref2va]);
-    for task in [None, Some("t2va".to_owned())] {
-        let asked = VideoRequest { task: task.clone(), ..request() };
-        let invalid = asked.resolve(&profile, 0).unwrap_err();
-        let expected = task.unwrap_or_else(|| "ref2va".to_owned());
-        assert_eq!(invalid.code, InvalidCode::UnsupportedTask);
-        assert_eq!(invalid.message, format!("task {expected} is not run here: this server runs no task"));
-    }
+/// Any medium, most of them within the limits or just outside.
+fn any_medium() -> impl Strategy<Value = Medium> {
+    let sides = (250u32..700, 250u32..700);
+    let facts = prop_oneof![
+        sides.clone().prop_map(|(width, height)| MediumFacts::Image { width, height }),
+        (sides, 23.0f64..61.0, 1.9f64..8.0, prop::option::of(0.0f64..8.0)).prop_map(
+            |((width, height), fps, seconds, sound_seconds)| MediumFacts::Video {
+                width,
+                height,
+                fps,
+                seconds,
+                sound_seconds
+            }
+        ),
+        (1.9f64..8.0).prop_map(|seconds| MediumFacts::Audio { seconds }),
+    ];
+    (facts, ".{1,20}").prop_map(|(facts, object)| Medium { object, ..medium("input_references[0]", facts) })
 }
 
 proptest! {
@@ -288,6 +290,9 @@ proptest! {
         points in prop::option::of(0i64..210),
         flow_shift in prop::option::of(0.01f64..1e7),
         seed: Option<i64>,
+        frame_indices in prop::option::weighted(0.2, prop::collection::vec(-1i64..1, 0..3)),
+        media in prop::collection::vec(any_medium(), 0..4),
+        recipe in prop::sample::select(&Recipe::ALL),
     ) {
         let asked = VideoRequest {
             prompt: Some(prompt),
@@ -298,14 +303,24 @@ proptest! {
             num_inference_steps: points,
             flow_shift,
             seed,
+            frame_indices,
+            media,
+            recipe: Some(recipe),
             ..VideoRequest::default()
         };
-        match asked.resolve(&profile(), RANDOM_SEED) {
+        let profile = ModelProfile { partitions: Partition::ALL.to_vec(), ..profile() };
+        let counts = ReferenceCounts::of(asked.media.iter().map(|medium| medium.facts.kind()));
+        match asked.resolve(&profile, RANDOM_SEED) {
             Ok(spec) => {
                 prop_assert!(spec.check().is_ok());
                 prop_assert_eq!(&GenerationSpec::decode(&spec.encode()).unwrap(), &spec);
                 prop_assert!(spec.cost().get() > 0.0);
                 prop_assert_eq!(spec.seed, seed.map_or(RANDOM_SEED, |seed| seed as u64));
+                prop_assert_eq!(spec.task, counts.implied_task());
+                prop_assert_eq!(asked.precheck(counts, &profile), Ok(spec.task));
+                prop_assert_eq!(spec.inputs.len(), asked.media.len());
+                prop_assert!(asked.media.iter().all(|medium| spec.inputs.iter().any(|i| i.object == medium.object)));
+                prop_assert!(spec.rows_bound() > spec.target().rows());
             }
             Err(invalid) => {
                 prop_assert!(!invalid.field.is_empty());
