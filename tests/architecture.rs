@@ -11,7 +11,7 @@ use serde_json::Value;
 const ROOMS: [(&str, &[&str]); 14] = [
     ("h3", &[]),
     ("telemetry", &[]),
-    ("media", &[]),
+    ("media", &["h3"]),
     ("engine", &["h3"]),
     ("jobs", &["h3"]),
     ("store-sqlite", &["h3", "jobs"]),
@@ -20,7 +20,7 @@ const ROOMS: [(&str, &[&str]); 14] = [
     ("blob", &["jobs"]),
     // Servers for tests: no room's own code may use it.
     ("testkit", &[]),
-    ("api", &["h3", "jobs"]),
+    ("api", &["h3", "jobs", "media"]),
     ("scheduler", &["jobs"]),
     ("worker", &["h3", "jobs", "engine", "media"]),
     (

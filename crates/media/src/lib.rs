@@ -17,10 +17,13 @@ mod handover;
 mod muxer;
 mod probe;
 mod process;
+pub mod reference;
 mod scratch;
+mod tools;
 
 pub use error::Error;
 pub use ffmpeg::Ffmpeg;
 pub use format::{AUDIO_CHANNELS, AUDIO_SAMPLE_RATE, FPS, MuxFormat, VideoQuality};
 pub use muxer::{MuxReport, Muxer};
 pub use probe::{AudioStream, FrameRate, MediaInfo, VideoStream, probe};
+pub use tools::MediaTools;

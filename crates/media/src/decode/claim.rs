@@ -33,6 +33,13 @@ enum Family {
 }
 
 impl Claim<'_> {
+    /// Tells whether the sender says that the file is sound, in words that go with MP4 too.
+    pub(crate) fn is_of_sound(&self) -> bool {
+        let content_type = self.content_type.unwrap_or_default().trim_start().as_bytes();
+        let is_audio = content_type.get(..6).is_some_and(|kind| kind.eq_ignore_ascii_case(b"audio/"));
+        is_audio || self.file_name.and_then(ending).is_some_and(|ending| ending == "m4a")
+    }
+
     /// Checks the claims against what the content is.
     ///
     /// Errors: [`Error::Contradiction`].

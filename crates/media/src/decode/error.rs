@@ -117,6 +117,12 @@ pub enum Error {
         /// What it must be.
         rule: &'static str,
     },
+    /// The headers leave open how long the video lasts or how many frames a second it has.
+    #[error("the {what} does not say two of its duration, frame rate and number of frames")]
+    Undescribed {
+        /// `video`.
+        what: Kind,
+    },
     /// The video or sound lasts longer than is accepted.
     #[error("the {what} is longer than {} seconds", limit.as_secs_f64())]
     LongerThan {
@@ -161,6 +167,11 @@ pub enum Error {
         /// The names that were tried.
         tried: String,
     },
+    /// The program that decodes HEIC is installed, and the decoder that it loads for HEVC is not.
+    #[error(
+        "could not decode HEIC: libheif has no decoder for HEVC (on Debian: apt-get install libheif-plugin-libde265)"
+    )]
+    HeifCodecMissing,
     /// A program could not be run, or the disk not be read or written.
     #[error("could not read media on this machine")]
     Machine(#[source] ToolError),
@@ -176,7 +187,7 @@ impl Error {
     /// Tells whether the fault lies with this machine and not with the file: such a message is for a log, not for
     /// whoever sent the file.
     pub fn is_of_machine(&self) -> bool {
-        matches!(self, Self::Machine(_) | Self::HeifToolMissing { .. })
+        matches!(self, Self::Machine(_) | Self::HeifToolMissing { .. } | Self::HeifCodecMissing)
     }
 
     /// What the decoder said of an undecodable file, for a log.

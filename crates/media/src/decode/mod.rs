@@ -15,8 +15,8 @@ mod error;
 pub mod image;
 mod log;
 mod size;
-mod sniff;
-mod source;
+pub(crate) mod sniff;
+pub(crate) mod source;
 mod streams;
 pub mod video;
 

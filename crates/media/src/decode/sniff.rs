@@ -181,6 +181,11 @@ fn sniff_brands(head: &[u8]) -> Sniffed {
     }
 }
 
+/// Tells whether a file that begins with `head` says by its own brand that it is MP4 with sound alone.
+pub(crate) fn is_branded_sound(head: &[u8]) -> bool {
+    head.get(4..8) == Some(b"ftyp") && matches!(head.get(8..12), Some(b"M4A " | b"M4B " | b"M4P "))
+}
+
 /// Tells whether `head` begins with the header of an MPEG audio frame of layer III.
 pub(crate) fn is_layer_3_header(head: &[u8]) -> bool {
     let Some([0xFF, second, third, _]) = head.first_chunk() else { return false };

@@ -9,6 +9,38 @@ use crate::decode::boxes::{BoxSpan, TopLevel, top_level};
 use crate::decode::sniff::{HEAD_BYTES, Sniffed, sniff};
 use crate::decode::{Claim, Error, Format, Kind};
 
+/// A file that is one and has bytes, whatever they are.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    /// The file, after its first bytes.
+    file: File,
+    /// Its size.
+    size_bytes: u64,
+    /// Its first bytes, at most [`HEAD_BYTES`].
+    pub(crate) head: Vec<u8>,
+}
+
+impl Opened {
+    /// Opens the file at `path` and reads its beginning.
+    ///
+    /// Errors: [`Error::Empty`], [`Error::Machine`] also for what is no regular file.
+    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+        // Looked at before it is opened: opening a pipe would wait for its writer.
+        let metadata = fs::metadata(path).map_err(machine("read", path))?;
+        if !metadata.is_file() {
+            return Err(machine("read as a file", path)(std::io::ErrorKind::InvalidInput.into()));
+        }
+        let mut file = File::open(path).map_err(machine("open", path))?;
+        let size_bytes = metadata.len();
+        if size_bytes == 0 {
+            return Err(Error::Empty);
+        }
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        Read::by_ref(&mut file).take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(machine("read", path))?;
+        Ok(Self { file, size_bytes, head })
+    }
+}
+
 /// A file whose first bytes are of a format that may be what is wanted.
 #[derive(Debug)]
 pub(crate) struct Source {
@@ -26,21 +58,10 @@ impl Source {
     /// Errors: [`Error::Empty`], [`Error::TooManyBytes`], [`Error::Unrecognised`], [`Error::NotAccepted`],
     /// [`Error::Contradiction`], [`Error::Machine`] also for what is no regular file.
     pub(crate) fn open(path: &Path, claim: &Claim<'_>, wanted: Kind, limit_bytes: u64) -> Result<Self, Error> {
-        // Looked at before it is opened: opening a pipe would wait for its writer.
-        let metadata = fs::metadata(path).map_err(machine("read", path))?;
-        if !metadata.is_file() {
-            return Err(machine("read as a file", path)(std::io::ErrorKind::InvalidInput.into()));
-        }
-        let mut file = File::open(path).map_err(machine("open", path))?;
-        let size_bytes = metadata.len();
-        if size_bytes == 0 {
-            return Err(Error::Empty);
-        }
+        let Opened { mut file, size_bytes, head } = Opened::open(path)?;
         if size_bytes > limit_bytes {
             return Err(Error::TooManyBytes { size_bytes, limit_bytes });
         }
-        let mut head = Vec::with_capacity(HEAD_BYTES);
-        Read::by_ref(&mut file).take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(machine("read", path))?;
         let format = match sniff(&head) {
             Sniffed::Accepted(format) if format.may_be(wanted) => format,
             Sniffed::Accepted(format) => return Err(Error::NotAccepted { found: format.name(), wanted }),

@@ -1,4 +1,5 @@
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use clapboard_media::decode::image::{self, HeifTool};
@@ -15,7 +16,7 @@ const YCCK_RIGHT: [u8; 3] = [91, 0, 0];
 const HALVES: &str = "-f lavfi -i color=0xC8283C:s=24x32:d=0.04,format=rgb24[l];color=0x145AB4:s=24x32:d=0.04,format=rgb24[r];[l][r]hstack -frames:v 1";
 
 /// A JPEG with an EXIF orientation written behind its start marker.
-fn with_orientation(jpeg: &[u8], orientation: u8, little_endian: bool) -> Vec<u8> {
+pub(crate) fn with_orientation(jpeg: &[u8], orientation: u8, little_endian: bool) -> Vec<u8> {
     let tiff: Vec<u8> = if little_endian {
         [b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0", &[orientation, 0, 0, 0, 0, 0, 0, 0][..]].concat()
     } else {
@@ -153,7 +154,7 @@ fn an_animation_is_its_first_picture() {
 }
 
 /// Makes a HEIC of the two halves, 128x64.
-fn heic(bench: &Bench, name: &str) -> PathBuf {
+pub(crate) fn heic(bench: &Bench, name: &str) -> PathBuf {
     bench.make(&format!("{HALVES} -vf scale=128:64:flags=neighbor -f image2pipe -c:v png"), "source.png");
     bench.tool("heif-enc", &["-q", "95", "-o", name, "source.png"]);
     bench.path(name)
@@ -238,6 +239,16 @@ fn several_images_in_one_heic_are_refused() {
     bench.tool("heif-enc", &["-o", "two.heic", "source.png", "source.png"]);
     let error = bench.image(&bench.path("two.heic")).unwrap_err();
     assert_eq!(error.to_string(), "the file holds 2 images, and one is accepted");
+}
+
+#[test]
+fn whether_heic_can_be_read_shows_without_a_file() {
+    HeifTool::default().check().unwrap();
+    let error = HeifTool::at("/nowhere/heif-dec").check().unwrap_err();
+    assert!(
+        matches!(error, Error::HeifToolMissing { .. }) && error.to_string().contains("/nowhere/heif-dec"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -341,4 +352,24 @@ fn a_heic_that_lies_about_its_size_is_refused() {
     bytes[ispe + 8..ispe + 12].copy_from_slice(&100u32.to_be_bytes());
     let error = bench.image(&bench.write("lie", &bytes)).unwrap_err();
     assert!(matches!(error, Error::Undecodable { .. }), "{error:?}");
+}
+
+#[test]
+fn a_missing_codec_is_the_machines_fault_and_damage_is_the_files() {
+    let bench = Bench::new();
+    let path = heic(&bench, "whole.heic");
+    let tool = |name: &str, decoders: &str| {
+        let script = format!(
+            "#!/bin/sh\nif [ \"$1\" = --list-decoders ]; then printf 'HEIC decoders:\\n{decoders}AVIF decoders:\\n'; exit 0; fi\n\
+             echo 'Could not decode image: 0: Unsupported feature: Unsupported codec' >&2\nexit 1\n"
+        );
+        let path = bench.write(name, script);
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        HeifTool::at(path)
+    };
+    let decode = |heif: &HeifTool| image::decode(heif, &bench.path("scratch"), &path, &NO_CLAIM, &IMAGE_LIMITS, &NEVER);
+    let error = decode(&tool("bare", "")).unwrap_err();
+    assert!(error.is_of_machine() && error.to_string().contains("libheif-plugin-libde265"), "{error}");
+    let error = decode(&tool("equipped", "- libde265 = version 1\\n")).unwrap_err();
+    assert!(matches!(error, Error::Undecodable { .. }) && !error.is_of_machine(), "{error}");
 }

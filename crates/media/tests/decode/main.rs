@@ -4,5 +4,6 @@
 mod bench;
 mod hostile;
 mod images;
+mod references;
 mod sounds;
 mod videos;

@@ -11,9 +11,10 @@ use crate::bench::{Bench, NEVER, NO_CLAIM, VIDEO_LIMITS, assert_near, pixel};
 
 const FILM: FrameRate = FrameRate { numerator: 24, denominator: 1 };
 /// A second in which frame `N` is grey, `3 N` above black.
-const STAIRS: &str = "nullsrc=s=64x48:d=1:r=RATE,geq=lum=16+3*N:cb=128:cr=128,format=yuv420p";
+pub(crate) const STAIRS: &str = "nullsrc=s=64x48:d=1:r=RATE,geq=lum=16+3*N:cb=128:cr=128,format=yuv420p";
 /// 64x32, the left half red and the right blue.
-const HALVES: &str = "color=0xC8283C:s=32x32:r=10:d=0.5[l];color=0x145AB4:s=32x32:r=10:d=0.5[r];[l][r]hstack";
+pub(crate) const HALVES: &str =
+    "color=0xC8283C:s=32x32:r=10:d=0.5[l];color=0x145AB4:s=32x32:r=10:d=0.5[r];[l][r]hstack";
 const RED: [u8; 3] = [200, 40, 60];
 const BLUE: [u8; 3] = [20, 90, 180];
 
@@ -22,7 +23,7 @@ fn all(reader: &mut FrameReader) -> Vec<Frame> {
 }
 
 /// The grey that frame `n` of the stairs has in RGB.
-fn step(n: usize) -> [u8; 3] {
+pub(crate) fn step(n: usize) -> [u8; 3] {
     [(3.0 * n as f64 * 255.0 / 219.0).round() as u8; 3]
 }
 
@@ -104,7 +105,7 @@ fn a_variable_rate_is_followed_by_the_times() {
 }
 
 /// Writes a turn into the track header: the matrix of a clockwise turn by `degrees`.
-fn turned(path: &Path, degrees: u32) -> PathBuf {
+pub(crate) fn turned(path: &Path, degrees: u32) -> PathBuf {
     const ONE: u32 = 0x1_0000;
     let minus = ONE.wrapping_neg();
     let [a, b, c, d] = match degrees {

@@ -13,6 +13,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use clapboard_h3::prepare::Recording;
+
 use crate::answer::Stream;
 use crate::decode::source::{Source, machine};
 use crate::decode::streams::{memory_bytes, name_input, streams};
@@ -21,8 +23,8 @@ use crate::decode::{Claim, Error, Format, Kind};
 use crate::process::{Bounds, capture};
 use crate::{Error as ToolError, Ffmpeg};
 
-/// The sample rates that are accepted, in Hz.
-pub const SAMPLE_RATES: std::ops::RangeInclusive<u32> = 8000..=192_000;
+/// The sample rates that are accepted, in Hz: those that can be resampled.
+pub const SAMPLE_RATES: std::ops::RangeInclusive<u32> = Recording::RATES;
 /// The largest magnitude of a float sample that is accepted: 24 dB beyond full scale, which is 1.
 pub const MAX_SAMPLE: f32 = 16.0;
 /// The most channels that ffmpeg has a standard layout to mix down from.
@@ -90,6 +92,13 @@ pub struct Sound {
     pub sample_rate: u32,
     /// One or two channels of equal length, left before right.
     pub channels: Vec<Vec<f32>>,
+}
+
+impl Sound {
+    /// Its length in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.channels.first().map_or(0, Vec::len) as f64 / f64::from(self.sample_rate)
+    }
 }
 
 impl fmt::Debug for Sound {

@@ -20,6 +20,8 @@ use crate::scratch::ScratchFolder;
 
 /// The longest that one image may take.
 const IMAGE_LIMIT: Duration = Duration::from_secs(60);
+/// The longest that the tool may take to list what it can do.
+const LIST_LIMIT: Duration = Duration::from_secs(10);
 /// The most memory of the tool, besides what the pixels of the largest image take.
 const TOOL_BYTES: u64 = 1 << 30;
 /// The most that the tool may print.
@@ -48,6 +50,28 @@ impl HeifTool {
         Self { names: vec![path.into()] }
     }
 
+    /// Checks that HEIC can be decoded, as far as that shows without a file.
+    ///
+    /// Errors: [`Error::HeifToolMissing`], [`Error::HeifCodecMissing`].
+    pub fn check(&self) -> Result<(), Error> {
+        let aborted = AtomicBool::new(false);
+        let is_missing = |name: &PathBuf| {
+            let bounds = Bounds { time: LIST_LIMIT, max_bytes: MAX_PRINTED_BYTES, memory_bytes: Some(TOOL_BYTES) };
+            let mut command = Command::new(name);
+            command.arg("--version");
+            matches!(capture("heif-convert", command, &bounds, &aborted), Err(ToolError::ProgramMissing { .. }))
+        };
+        if self.names.iter().all(is_missing) {
+            return Err(self.missing());
+        }
+        if self.lacks_codec(&aborted) { Err(Error::HeifCodecMissing) } else { Ok(()) }
+    }
+
+    fn missing(&self) -> Error {
+        let tried: Vec<_> = self.names.iter().map(|name| name.display().to_string()).collect();
+        Error::HeifToolMissing { tried: tried.join(" or ") }
+    }
+
     /// Decodes the inspected file at `path` by way of a PNG in a folder of its own within `scratch`.
     pub(super) fn decode(
         &self,
@@ -67,7 +91,8 @@ impl HeifTool {
         match decoded {
             // A full disk cuts the tool's picture short, and the tool may end well all the same.
             Err(error @ (Error::Undecodable { .. } | Error::Truncated { .. })) => {
-                check_room(folder.path()).and(Err(error))
+                check_room(folder.path())?;
+                Err(if self.lacks_codec(aborted) { Error::HeifCodecMissing } else { error })
             }
             decoded => decoded,
         }
@@ -89,9 +114,26 @@ impl HeifTool {
                 Err(error) => return Err(Error::of_program(Kind::Image, input, error)),
             }
         }
-        let tried: Vec<_> = self.names.iter().map(|name| name.display().to_string()).collect();
-        Err(Error::HeifToolMissing { tried: tried.join(" or ") })
+        Err(self.missing())
     }
+
+    /// Asks the tool whether it has no decoder for HEVC: its list is nothing that a file has a hand in, as it has in what is
+    /// said of it. A tool that does not list any counts as having one.
+    fn lacks_codec(&self, aborted: &AtomicBool) -> bool {
+        let bounds = Bounds { time: LIST_LIMIT, max_bytes: MAX_PRINTED_BYTES, memory_bytes: Some(TOOL_BYTES) };
+        self.names.iter().any(|name| {
+            let mut command = Command::new(name);
+            command.arg("--list-decoders");
+            let listed = capture("heif-convert", command, &bounds, aborted);
+            listed.is_ok_and(|listed| lists_no_codec(&String::from_utf8_lossy(&listed.stdout)))
+        })
+    }
+}
+
+/// Tells whether a list of decoders has nothing under its heading for HEVC; each heading ends in a colon.
+fn lists_no_codec(listed: &str) -> bool {
+    let mut lines = listed.lines().map(str::trim).skip_while(|line| *line != "HEIC decoders:");
+    lines.next().is_some() && lines.next().is_none_or(|line| !line.contains('='))
 }
 
 /// Takes what the tool wrote into `folder`, which is `output` when the file holds one image.
@@ -231,6 +273,21 @@ mod tests {
     #[test]
     fn the_primary_item_is_measured_as_shown() {
         assert_eq!(shown(&meta()), Some(Shown { width: 400, height: 600, turned: true }));
+    }
+
+    #[test]
+    fn only_a_list_without_hevc_says_that_the_codec_is_missing() {
+        for (listed, missing) in [
+            ("HEIC decoders:\nAVIF decoders:\n- dav1d = dav1d v6.6.0\n", true),
+            ("AVC decoders:\nAVIF decoders:\nHEIC decoders:\nJPEG decoders:\njpeg = libjpeg-turbo\n", true),
+            ("HEIC decoders:", true),
+            ("HEIC decoders:\n- libde265 = libde265 HEVC decoder, version 1.0.11\nAVIF decoders:\n", false),
+            ("AVIF decoders:\nHEIC decoders:\nlibde265 = libde265 HEVC decoder\n", false),
+            ("usage: heif-convert [options] <input> <output>", false),
+            ("", false),
+        ] {
+            assert_eq!(lists_no_codec(listed), missing, "{listed}");
+        }
     }
 
     #[test]

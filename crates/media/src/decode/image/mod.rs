@@ -91,7 +91,8 @@ pub fn inspect(path: &Path, claim: &Claim<'_>, limits: &ImageLimits) -> Result<I
 /// Memory: up to 16 bytes for each pixel, besides the file.
 ///
 /// Errors: those of [`inspect`]; [`Error::Truncated`], [`Error::Undecodable`], [`Error::Hung`],
-/// [`Error::SeveralImages`], [`Error::HeifToolMissing`], [`Error::Aborted`] soon after `aborted` was set.
+/// [`Error::SeveralImages`], [`Error::HeifToolMissing`], [`Error::HeifCodecMissing`], [`Error::Aborted`] soon after
+/// `aborted` was set.
 pub fn decode(
     heif: &HeifTool,
     scratch: &Path,
