@@ -49,6 +49,14 @@ impl BlobKey {
         Self(format!("v1/{tenant}/{job}/{fence}-{}-step{step}.safetensors", token.short()))
     }
 
+    /// Returns the key of the `index`th medium of a job's request: `v1/{tenant}/{job}/input-{index}-{sha256, 16 digits}`.
+    ///
+    /// It belongs to one job, also where another has the same bytes: what goes with a job is then never another's.
+    pub fn input(tenant: &Tenant, job: JobId, index: usize, sha256: &str) -> Self {
+        let digits: String = sha256.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+        Self(format!("v1/{tenant}/{job}/input-{index}-{digits}"))
+    }
+
     /// Returns the key.
     pub fn as_str(&self) -> &str {
         &self.0

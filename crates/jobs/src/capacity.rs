@@ -44,6 +44,12 @@ impl CapacityClass {
         Self::SMALLEST_ROWS << self.0
     }
 
+    /// Returns the rows that every job of this class exceeds; none for the smallest. A worker that holds no more can run none
+    /// of its jobs.
+    pub fn exceeded_rows(self) -> Option<u64> {
+        self.0.checked_sub(1).map(|smaller| Self(smaller).max_rows())
+    }
+
     /// Returns the number that stores keep: 0 for the smallest.
     pub const fn number(self) -> u8 {
         self.0
@@ -77,6 +83,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_job_exceeds_what_the_next_smaller_class_holds(rows in 1u64..8_000_000) {
+            let class = CapacityClass::of_rows(rows);
+            prop_assert!(class.exceeded_rows().is_none_or(|exceeded| rows > exceeded));
+            prop_assert_eq!(class.exceeded_rows().is_none(), class == CapacityClass::SMALLEST);
+        }
+
         #[test]
         fn a_job_is_within_reach_of_every_worker_that_can_hold_it(rows in 1u64..4_194_304, room in 1u64..5_000_000) {
             let class = CapacityClass::of_rows(rows);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clapboard_h3::{GenerationSpec, Partition};
 
+use crate::blob::BlobKey;
 use crate::capacity::CapacityClass;
 use crate::checkpoint::Checkpoint;
 use crate::dispatch::Queue;
@@ -32,6 +33,8 @@ pub struct NewJob {
     pub cost_tflop: f64,
     /// The rows of its packed sequence at most: what a worker has to hold.
     pub rows: u64,
+    /// The objects that its spec names, each noted before by [`Store::expect_inputs`](crate::Store::expect_inputs).
+    pub inputs: Vec<BlobKey>,
     /// How urgent it is.
     pub priority: Priority,
     /// How long after its creation it has to have begun, else it fails; none for whenever.
@@ -49,6 +52,7 @@ impl NewJob {
             spec: SpecRecord::encode(spec),
             cost_tflop: spec.cost().get(),
             rows: u64::try_from(spec.rows_bound()).expect("a sequence that fits memory fits 64 bits"),
+            inputs: Vec::new(),
             priority: Priority::Normal,
             start_within: None,
         }

@@ -36,6 +36,12 @@ pub enum StoreError {
         /// The id.
         id: JobId,
     },
+    /// An input that the job names was not noted, or so long ago that it may have been deleted.
+    #[error("the inputs of job {id} are not there any more")]
+    InputsGone {
+        /// The job.
+        id: JobId,
+    },
     /// The tenant has as many jobs waiting as it may.
     #[error("tenant {tenant} has {limit} jobs waiting already, which is as many as it may")]
     QueueFull {
@@ -139,9 +145,17 @@ pub trait Store: Send + Sync {
     /// Returns the time by the store's clock.
     async fn now(&self) -> Result<Micros, StoreError>;
 
-    /// Makes a job, which exists from now on.
+    /// Takes note that the inputs of a job that is about to be made will be stored under these keys, so that no object is ever
+    /// unknown to the tables. Unless [`create`](Store::create) names them within `life`, they are garbage then. A key that is
+    /// known already stays what it is.
+    async fn expect_inputs(&self, job: JobId, keys: &[BlobKey], life: Duration) -> Result<(), StoreError>;
+
+    /// Makes a job, which exists from now on, and its inputs with it: they are kept for as long as it can still run, which a
+    /// failed job can again, and a completed or cancelled one cannot.
     ///
-    /// Errors: [`StoreError::Duplicate`] when there is one of that id, [`StoreError::QueueFull`].
+    /// Errors: [`StoreError::Duplicate`] when there is one of that id, also where its inputs are gone by now; else
+    /// [`StoreError::InputsGone`], after which the inputs are to be stored anew for a job of another id; else
+    /// [`StoreError::QueueFull`], which leaves the inputs for another try. There is no job then.
     async fn create(&self, job: NewJob) -> Result<Job, StoreError>;
 
     /// Returns a tenant's job; none when it has none of that id.
@@ -214,7 +228,9 @@ pub trait Store: Send + Sync {
     async fn hand_back(&self, lease: &Lease, hand_back: HandBack) -> Result<JobState, LeaseError>;
 
     /// Returns, for each queue, up to `limit` waiting jobs that are due and may run, lowest rank first: none of a paused
-    /// partition, and of each tenant no more than it may still have running.
+    /// partition, of each tenant no more than it may still have running, and none of a spec version that is not known to any
+    /// of the workers heard of within [`WORKER_MEMORY`] that could run jobs of the queue; of all versions where there is no such
+    /// worker.
     async fn ready(&self, limit: u32) -> Result<Vec<Hint>, StoreError>;
 
     /// Takes back up to `limit` jobs whose leases have ended, as [`Tally::lost`](crate::Tally::lost) says: an attempt counts
@@ -261,10 +277,11 @@ pub trait Store: Send + Sync {
     async fn forget_garbage(&self, keys: &[BlobKey]) -> Result<(), StoreError>;
 
     /// Puts garbage off whose objects could not be deleted, so that it does not stand before younger garbage: longer each time,
-    /// as [`backoff::garbage_delay`](crate::backoff::garbage_delay) says. Keys that are not garbage are left alone.
+    /// as [`backoff::garbage_delay`](crate::backoff::garbage_delay) says. Keys that are not garbage are left alone, and so are
+    /// those that cannot be collected yet: another sweep has put them off just now.
     async fn postpone_garbage(&self, keys: &[BlobKey]) -> Result<(), StoreError>;
 
-    /// Returns those of `keys` that no row names: neither as a result, nor as one to come, nor as garbage.
+    /// Returns those of `keys` that no row names: neither as a result, nor as one to come, nor as an input, nor as garbage.
     ///
     /// A sweep over the objects themselves finds with it what a worker put after it had lost its lease.
     async fn unnamed(&self, keys: &[BlobKey]) -> Result<Vec<BlobKey>, StoreError>;

@@ -4,7 +4,7 @@
 -- $1 the jobs; $2 the claim's token and $3 its fence, none for jobs that wait; $4 the state; $5 when the cancel of waiting jobs
 -- was accepted; $6 and $7 the error; $8, $9 and $10 the result, $11 how long it is kept, $12 the report on its run; $13 how the
 -- attempt ended; $14 the notice. A job that ends with its result has begun, also where its worker was done before it could
--- say so.
+-- say so. One that failed can run again and keeps its inputs.
 with held as materialized (
     select id, lease_expires_at from jobs j
     -- The same as the state, in words that no index answers to: the one to use is that of the ids.
@@ -47,7 +47,7 @@ sorted as (
             else e.finished_at
         end
     from ended e
-    where o.job_id = e.id and o.standing <> 'garbage'
+    where o.job_id = e.id and o.standing <> 'garbage' and (o.standing <> 'input' or $4 <> 'failed')
 ),
 told as (
     insert into deliveries (id, endpoint, tenant, job_id, notice, created_at)

@@ -8,7 +8,7 @@ use crate::store::PostgresStore;
 
 impl PostgresStore {
     /// Makes `count` jobs like `new`, each with an id of its own, whose ranks follow one another from the partition's virtual
-    /// time on by `cost_tflop`. The tenant's clock stays where it is and its caps are not looked at.
+    /// time on by `cost_tflop`. The tenant's clock stays where it is and its caps are not looked at, and none has inputs.
     ///
     /// Errors: [`StoreError::Unavailable`]; none of them is made then.
     pub async fn create_many(&self, new: &NewJob, count: u32) -> Result<(), StoreError> {

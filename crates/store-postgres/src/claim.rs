@@ -188,30 +188,35 @@ pub(crate) async fn claim_next(store: &PostgresStore, claimant: &Claimant) -> Re
                 select q.partition, q.class, coalesce(q.idle_rows, -1) as above from queues q
                 where q.idle_rows is null or q.idle_rows < q.bound
             ),
-            near as materialized (
-                select o.partition, o.class, first.id, first.rank
+            fronts as materialized (
+                select o.partition, o.class, f.id, f.rank, f.tenant
                 from open o
                 cross join lateral (
-                    select f.id, f.rank
-                    from (
-                        select j.id, j.rank, j.tenant, j.rows, j.run_at, j.spec_version from jobs j
-                        where j.claim_token is null and j.finished_at is null
-                            and j.partition = o.partition and j.capacity_class = o.class
-                        order by j.rank, j.id
-                        limit $13
-                    ) f
-                    where f.run_at <= (select now_micros()) and f.spec_version = any($7)
-                        and f.rows <= $8 and f.rows > o.above
-                        and coalesce((
-                            select t.max_running > (
-                                select count(*) from jobs r where r.tenant = t.tenant and r.state = 'running'
-                            )
-                            from tenants t
-                            where t.tenant = f.tenant and t.max_running is not null
-                        ), true)
-                    order by f.rank, f.id
-                    limit $12
-                ) first
+                    select j.id, j.rank, j.tenant, j.rows, j.run_at, j.spec_version from jobs j
+                    where j.claim_token is null and j.finished_at is null
+                        and j.partition = o.partition and j.capacity_class = o.class
+                    order by j.rank, j.id
+                    limit $13
+                ) f
+                where f.run_at <= (select now_micros()) and f.spec_version = any($7) and f.rows <= $8 and f.rows > o.above
+            ),
+            -- Whether a tenant may have one more running: counted once for all of its jobs, and of tenants with a cap only.
+            near_rooms as materialized (
+                select
+                    f.tenant,
+                    coalesce((
+                        select t.max_running > (
+                            select count(*) from jobs r where r.tenant = t.tenant and r.state = 'running'
+                        )
+                        from tenants t
+                        where t.tenant = f.tenant and t.max_running is not null
+                    ), true) as has_room
+                from (select distinct tenant from fronts) f
+            ),
+            near as materialized (
+                select f.partition, f.class, f.id, f.rank
+                from fronts f
+                join near_rooms o on o.tenant = f.tenant and o.has_room
             ),
             -- Where none of the first can be had and there are others: each tenant that waits, found by jumping from one to
             -- the next in the index.
@@ -245,12 +250,25 @@ pub(crate) async fn claim_next(store: &PostgresStore, claimant: &Claimant) -> Re
                     limit 1
                 ) following
             ),
+            far_rooms as materialized (
+                select
+                    w.tenant,
+                    coalesce((
+                        select t.max_running > (
+                            select count(*) from jobs r where r.tenant = t.tenant and r.state = 'running'
+                        )
+                        from tenants t
+                        where t.tenant = w.tenant and t.max_running is not null
+                    ), true) as has_room
+                from (
+                    select distinct tenant from waiting
+                    where tenant not in (select tenant from near_rooms where not has_room)
+                ) w
+            ),
             heads as materialized (
                 select w.*
                 from waiting w
-                cross join lateral (
-                    select (select t.max_running from tenants t where t.tenant = w.tenant) as most
-                ) cap
+                join far_rooms o on o.tenant = w.tenant and o.has_room
                 cross join lateral (
                     select j.id, j.rank from jobs j
                     where j.state = 'queued' and j.partition = w.partition and j.capacity_class = w.class
@@ -259,8 +277,6 @@ pub(crate) async fn claim_next(store: &PostgresStore, claimant: &Claimant) -> Re
                     order by j.rank, j.id
                     limit 1
                 ) head
-                where cap.most is null
-                    or (select count(*) from jobs r where r.tenant = w.tenant and r.state = 'running') < cap.most
                 order by head.rank, head.id
                 limit $11
             ),

@@ -2,18 +2,23 @@
 //!
 //! For most tenants it is one statement. It waits only for other creates of the same tenant in the same partition, whose
 //! ranks follow one another; the partition's virtual time is read without a lock, since a rank that is off by the job
-//! being claimed just now is as fair. The jobs of a tenant with a cap on its queue are counted while its row is locked.
+//! being claimed just now is as fair. The jobs of a tenant with a cap on its queue are counted while its row is locked. A job
+//! with inputs is made in the transaction that makes them its own.
 
 use clapboard_jobs::{CapacityClass, Job, NewJob, StoreError, Weight, rank};
 use sqlx::PgConnection;
 
 use crate::error::{Refusal, unavailable};
+use crate::inputs;
 use crate::rows::{column, job_rows, text};
 use crate::store::{PostgresStore, micros};
 
 const DOING: &str = "creating a job";
 
 pub(crate) async fn create(store: &PostgresStore, new: &NewJob) -> Result<Job, StoreError> {
+    if !new.inputs.is_empty() {
+        return create_with_inputs(store, new).await;
+    }
     let mut connection = store.pool().acquire().await.map_err(unavailable(DOING))?;
     if let Some(job) = insert(&mut connection, store, new, false).await? {
         return Ok(job);
@@ -24,7 +29,38 @@ pub(crate) async fn create(store: &PostgresStore, new: &NewJob) -> Result<Job, S
     require_room(&mut tx, new).await?;
     let job = insert(&mut tx, store, new, true).await?;
     tx.commit().await.map_err(unavailable(DOING))?;
-    job.ok_or_else(|| StoreError::Unavailable { doing: DOING, source: "the insert returned no row".into() })
+    job.ok_or_else(no_row)
+}
+
+async fn create_with_inputs(store: &PostgresStore, new: &NewJob) -> Result<Job, StoreError> {
+    let mut tx = store.pool().begin().await.map_err(unavailable(DOING))?;
+    // Before the job, so that other creates of the tenant wait for as little as possible.
+    if !inputs::take(&mut tx, new.id, &new.inputs, DOING).await? {
+        // The inputs of a job that is there already are its own: its create is sent again.
+        let gone = StoreError::InputsGone { id: new.id };
+        return Err(if exists(&mut tx, new).await? { StoreError::Duplicate { id: new.id } } else { gone });
+    }
+    let job = match insert(&mut tx, store, new, false).await? {
+        Some(job) => Some(job),
+        None => {
+            require_room(&mut tx, new).await?;
+            insert(&mut tx, store, new, true).await?
+        }
+    };
+    tx.commit().await.map_err(unavailable(DOING))?;
+    job.ok_or_else(no_row)
+}
+
+fn no_row() -> StoreError {
+    StoreError::Unavailable { doing: DOING, source: "the insert returned no row".into() }
+}
+
+async fn exists(tx: &mut PgConnection, new: &NewJob) -> Result<bool, StoreError> {
+    let found = sqlx::query_scalar!(r#"select id from jobs where id = $1"#, new.id.as_uuid())
+        .fetch_optional(tx)
+        .await
+        .map_err(unavailable(DOING))?;
+    Ok(found.is_some())
 }
 
 /// Locks the tenant's row and counts its waiting jobs, no further than the cap.
@@ -56,11 +92,7 @@ async fn require_room(tx: &mut PgConnection, new: &NewJob) -> Result<(), StoreEr
     .map_err(unavailable(DOING))?;
     if waiting >= most {
         // Who sends a create again learns that it has succeeded, not that the queue is full of it.
-        let exists = sqlx::query_scalar!(r#"select id from jobs where id = $1"#, new.id.as_uuid())
-            .fetch_optional(tx)
-            .await
-            .map_err(unavailable(DOING))?;
-        if exists.is_some() {
+        if exists(tx, new).await? {
             return Err(StoreError::Duplicate { id: new.id });
         }
         let limit = u32::try_from(most).unwrap_or(u32::MAX);

@@ -14,6 +14,7 @@ fn keys(found: Vec<String>) -> Result<Vec<BlobKey>, StoreError> {
     found.into_iter().map(|key| parse("key", &key)).collect()
 }
 
+/// Passes over what is locked: somebody is taking care of it, or is making a job whose input it is.
 pub(crate) async fn garbage(store: &PostgresStore, limit: u32) -> Result<Vec<BlobKey>, StoreError> {
     let found = sqlx::query_scalar!(
         r#"
@@ -21,6 +22,7 @@ pub(crate) async fn garbage(store: &PostgresStore, limit: u32) -> Result<Vec<Blo
         where standing = 'garbage' and collect_after <= now_micros()
         order by collect_after
         limit $1
+        for update skip locked
         "#,
         i64::from(limit)
     )
@@ -46,7 +48,8 @@ pub(crate) async fn postpone(store: &PostgresStore, keys: &[BlobKey]) -> Result<
         update objects
         set failures = failures + 1,
             collect_after = now_micros() + ($2::bigint[])[least(failures + 1, cardinality($2::bigint[]))]
-        where key = any($1) and standing = 'garbage'
+        -- What another sweep has put off just now is put off once.
+        where key = any($1) and standing = 'garbage' and collect_after <= now_micros()
         "#,
         &columns(keys),
         &waits

@@ -42,6 +42,7 @@ mod finish;
 mod fleet;
 mod garbage;
 mod held;
+mod inputs;
 mod open;
 mod options;
 mod outbox;

@@ -11,7 +11,7 @@ use crate::error::{Missing, OpenError, Refusal};
 use crate::options::Options;
 use crate::store::PostgresStore;
 
-static MIGRATOR: Migrator = sqlx::migrate!("../../migrations/postgres");
+pub(crate) static MIGRATOR: Migrator = sqlx::migrate!("../../migrations/postgres");
 
 /// The first version of the server that will do, as it counts them.
 const NEEDED_SERVER: u32 = 15;

@@ -17,8 +17,8 @@ use sqlx::postgres::PgPool;
 use crate::error::{NoAnswer, VerbError};
 use crate::options::Options;
 use crate::{
-    cancel, checkpoint, claim, create, delete, finish, fleet, garbage, outbox, progress, read, ready, retention, sweep,
-    tenants,
+    cancel, checkpoint, claim, create, delete, finish, fleet, garbage, inputs, outbox, progress, read, ready,
+    retention, sweep, tenants,
 };
 
 /// How often a verb whose transaction was rolled back for another's sake is done again.
@@ -106,6 +106,10 @@ impl fmt::Debug for PostgresStore {
 impl Store for PostgresStore {
     async fn now(&self) -> Result<Micros, StoreError> {
         self.run("reading the clock", || read::now(self)).await
+    }
+
+    async fn expect_inputs(&self, job: JobId, keys: &[BlobKey], life: Duration) -> Result<(), StoreError> {
+        self.run("expecting the inputs of a job", || inputs::expect(self, job, keys, life)).await
     }
 
     async fn create(&self, job: NewJob) -> Result<Job, StoreError> {

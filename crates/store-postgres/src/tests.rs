@@ -1,5 +1,6 @@
 //! The store against its contract, its tables against nonsense, its connections against outages.
 
+mod inputs;
 mod instants;
 mod migrating;
 mod outage;
@@ -94,6 +95,7 @@ fn new_job() -> NewJob {
         spec: SpecRecord { version: 1, json: "{}".to_owned() },
         cost_tflop: 1.0,
         rows: 1_000,
+        inputs: Vec::new(),
         priority: Priority::Normal,
         start_within: None,
     }

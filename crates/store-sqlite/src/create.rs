@@ -3,6 +3,7 @@
 use clapboard_jobs::{Job, Micros, NewJob, StoreError, Weight, rank};
 
 use crate::error::{unavailable, unreadable};
+use crate::objects;
 use crate::read;
 use crate::rows::column;
 use crate::store::SqliteStore;
@@ -31,6 +32,9 @@ pub(crate) async fn create(store: &SqliteStore, new: NewJob) -> Result<Job, Stor
     .map_err(unavailable(doing))?;
     if known.exists {
         return Err(StoreError::Duplicate { id: new.id });
+    }
+    if !objects::take_inputs(&mut tx, new.id, &new.inputs, now, doing).await? {
+        return Err(StoreError::InputsGone { id: new.id });
     }
     if let Some(limit) = known.max_queued {
         let most = i64::from(limit);

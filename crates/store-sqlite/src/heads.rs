@@ -122,12 +122,32 @@ pub(crate) async fn first(
 }
 
 pub(crate) async fn ready(store: &SqliteStore, limit: u32) -> Result<Vec<Hint>, StoreError> {
-    let (now, limit) = (store.now().0, i64::from(limit));
+    let (now, limit) = (store.now(), i64::from(limit));
     let mut hints = Vec::new();
     for queue in waiting(store.readers()).await? {
-        hints.extend(of_queue(store.readers(), queue, now, limit).await?);
+        let versions = known_versions(store.readers(), queue, now).await?;
+        hints.extend(of_queue(store.readers(), queue, versions, now, limit).await?);
     }
     Ok(hints)
+}
+
+/// Returns the spec versions that are known to workers which could run jobs of the queue; none where there is no such worker.
+async fn known_versions(readers: &SqlitePool, queue: Queue, now: Micros) -> Result<Option<String>, StoreError> {
+    let (partition, heard_since) = (queue.partition().as_str(), fleet::heard_since(now));
+    let above = queue.capacity().exceeded_rows().map_or(-1, fleet::bound);
+    sqlx::query_scalar!(
+        r#"
+        select nullif(json_group_array(distinct known.value), '[]') as "versions: String"
+        from workers w, json_each(w.partitions) loaded, json_each(w.spec_versions) known
+        where loaded.value = ? and w.seen_at >= ? and (w.max_rows is null or w.max_rows > ?)
+        "#,
+        partition,
+        heard_since,
+        above
+    )
+    .fetch_one(readers)
+    .await
+    .map_err(unavailable("looking for what workers know"))
 }
 
 /// Returns the queues with waiting jobs that are not paused.
@@ -162,9 +182,15 @@ async fn waiting(readers: &SqlitePool) -> Result<Vec<Queue>, StoreError> {
 }
 
 /// Returns the first jobs of a queue that are due and may run: of each tenant as many as it may still have running.
-async fn of_queue(readers: &SqlitePool, queue: Queue, now: i64, limit: i64) -> Result<Vec<Hint>, StoreError> {
+async fn of_queue(
+    readers: &SqlitePool,
+    queue: Queue,
+    versions: Option<String>,
+    now: Micros,
+    limit: i64,
+) -> Result<Vec<Hint>, StoreError> {
     let (partition, capacity) = (queue.partition().as_str(), i64::from(queue.capacity().number()));
-    let jobs = sqlx::query_file!("src/heads/ready.sql", partition, capacity, now, limit)
+    let jobs = sqlx::query_file!("src/heads/ready.sql", partition, capacity, now.0, limit, versions)
         .fetch_all(readers)
         .await
         .map_err(unavailable("looking for jobs that are due"))?;

@@ -1,8 +1,9 @@
 //! The objects that rows name, are about to name, or named once.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
 
-use clapboard_jobs::{BlobKey, StoreError, backoff};
+use clapboard_jobs::{BlobKey, JobId, StoreError, backoff};
 use sqlx::SqliteConnection;
 use uuid::Uuid;
 
@@ -26,6 +27,65 @@ pub(crate) async fn expect(
     .await
     .map_err(unavailable(doing))?;
     Ok(())
+}
+
+/// Takes note of the inputs of a job that is about to be made: they are garbage of a later moment. What is known of a key
+/// already stays.
+pub(crate) async fn expect_inputs(
+    store: &SqliteStore,
+    job: JobId,
+    keys: &[BlobKey],
+    life: Duration,
+) -> Result<(), StoreError> {
+    let doing = "expecting the inputs of a job";
+    let mut tx = store.begin(doing).await?;
+    let (job, collect_after) = (job.as_uuid(), store.now().plus(life).0);
+    for key in keys {
+        let key = key.as_str();
+        sqlx::query!(
+            r#"
+            insert into objects (key, job_id, standing, collect_after) values (?, ?, 'garbage', ?)
+            on conflict (key) do nothing
+            "#,
+            key,
+            job,
+            collect_after
+        )
+        .execute(&mut *tx)
+        .await
+        .map_err(unavailable(doing))?;
+    }
+    tx.commit().await.map_err(unavailable(doing))
+}
+
+/// Makes what was noted for the job its inputs, and tells whether all of `keys` are.
+pub(crate) async fn take_inputs(
+    tx: &mut SqliteConnection,
+    job: JobId,
+    keys: &[BlobKey],
+    now: i64,
+    doing: &'static str,
+) -> Result<bool, StoreError> {
+    let job = job.as_uuid();
+    for key in keys.iter().collect::<BTreeSet<&BlobKey>>() {
+        let key = key.as_str();
+        let taken = sqlx::query!(
+            r#"
+            update objects set standing = 'input', collect_after = null
+            where key = ? and job_id = ? and standing = 'garbage' and collect_after > ?
+            "#,
+            key,
+            job,
+            now
+        )
+        .execute(&mut *tx)
+        .await
+        .map_err(unavailable(doing))?;
+        if taken.rows_affected() == 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Writes down that the job's row names an object that was expected, and returns how many such there were.
@@ -64,8 +124,8 @@ pub(crate) async fn discard(
     Ok(())
 }
 
-/// Makes all objects of a job that nobody holds garbage, except those that its row names: its result, and the checkpoint
-/// where it can go on. Those that were stored can be collected from `now` on, those that were only expected when nobody can
+/// Makes all objects of a job that nobody holds garbage, except those that its row names, which are its result and the checkpoint
+/// where it can go on, and the inputs of one that can still run. Those that were stored can be collected from `now` on, those that were only expected when nobody can
 /// still be putting them: from `puts_end` on.
 pub(crate) async fn discard_unnamed(
     tx: &mut SqliteConnection,
@@ -79,7 +139,10 @@ pub(crate) async fn discard_unnamed(
         update objects
         set standing = 'garbage', collect_after = case when standing = 'expected' then ?2 else ?3 end
         where job_id = ?1 and standing <> 'garbage' and not exists (
-            select 1 from jobs where jobs.id = ?1 and objects.key in (jobs.result_key, jobs.checkpoint_key)
+            select 1 from jobs where jobs.id = ?1 and (
+                objects.key in (jobs.result_key, jobs.checkpoint_key)
+                or objects.standing = 'input' and jobs.state not in ('completed', 'cancelled')
+            )
         )
         "#,
         job,
@@ -111,15 +174,18 @@ pub(crate) async fn discard_all(
 }
 
 pub(crate) async fn garbage(store: &SqliteStore, limit: u32) -> Result<Vec<BlobKey>, StoreError> {
+    let doing = "looking for garbage";
+    // Among the writers, so that no job is being made meanwhile whose input a reader would still take for garbage.
+    let mut tx = store.begin(doing).await?;
     let (now, limit) = (store.now().0, i64::from(limit));
     let keys = sqlx::query_scalar!(
         "select key from objects where standing = 'garbage' and collect_after <= ? order by collect_after limit ?",
         now,
         limit
     )
-    .fetch_all(store.readers())
+    .fetch_all(&mut *tx)
     .await
-    .map_err(unavailable("looking for garbage"))?;
+    .map_err(unavailable(doing))?;
     keys.into_iter().map(|key| key.parse().map_err(unreadable("key"))).collect()
 }
 
@@ -143,8 +209,14 @@ pub(crate) async fn postpone(store: &SqliteStore, keys: &[BlobKey]) -> Result<()
     for key in keys {
         let key = key.as_str();
         let failures = sqlx::query_scalar!(
-            "update objects set failures = failures + 1 where key = ? and standing = 'garbage' returning failures",
-            key
+            r#"
+            update objects set failures = failures + 1
+            -- What another sweep has put off just now is put off once.
+            where key = ? and standing = 'garbage' and collect_after <= ?
+            returning failures
+            "#,
+            key,
+            now.0
         )
         .fetch_optional(&mut *tx)
         .await

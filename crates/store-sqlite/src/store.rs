@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use clapboard_h3::Partition;
@@ -82,6 +83,10 @@ impl Store for SqliteStore {
     async fn now(&self) -> Result<Micros, StoreError> {
         self.require_file("reading the clock")?;
         Ok(self.clock.now())
+    }
+
+    async fn expect_inputs(&self, job: JobId, keys: &[BlobKey], life: Duration) -> Result<(), StoreError> {
+        objects::expect_inputs(self, job, keys, life).await
     }
 
     async fn create(&self, job: NewJob) -> Result<Job, StoreError> {

@@ -1,6 +1,7 @@
 //! The store against its contract, its file against other hands, its tables against nonsense.
 
 mod faults;
+mod inputs;
 mod migrating;
 mod opening;
 mod schema;
@@ -78,6 +79,7 @@ fn new_job() -> NewJob {
         spec: SpecRecord { version: 1, json: "{}".to_owned() },
         cost_tflop: 1.0,
         rows: 1_000,
+        inputs: Vec::new(),
         priority: Priority::Normal,
         start_within: None,
     }

@@ -84,8 +84,19 @@ macro_rules! store_conformance {
                 what_a_lost_worker_may_still_write_is_collected_later,
                 what_a_worker_may_still_be_putting_is_collected_after_its_lease,
                 garbage_that_cannot_be_deleted_is_put_off,
+                garbage_that_two_sweeps_put_off_at_once_waits_once,
                 a_deleted_result_is_garbage,
                 an_object_of_nobody_is_found,
+            }
+            inputs {
+                inputs_whose_job_never_comes_are_garbage_in_the_end,
+                inputs_are_kept_while_their_job_can_run,
+                inputs_go_with_the_end_of_their_job,
+                a_failed_job_keeps_its_inputs,
+                inputs_are_deleted_with_their_job,
+                a_job_whose_inputs_are_gone_is_not_made,
+                a_create_with_inputs_that_is_sent_again_is_a_duplicate,
+                a_full_queue_leaves_inputs_as_they_are,
             }
             checkpoints {
                 a_checkpoint_is_expected_and_then_kept,
@@ -148,6 +159,7 @@ macro_rules! store_conformance {
                 a_silent_worker_keeps_no_job_from_others,
                 an_idle_worker_that_drains_keeps_no_job_from_others,
                 an_idle_worker_that_cannot_read_a_job_keeps_it_from_nobody,
+                hints_are_of_jobs_that_some_worker_can_read,
             }
             deadlines {
                 a_job_that_did_not_begin_in_time_fails,

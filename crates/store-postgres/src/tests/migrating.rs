@@ -2,7 +2,7 @@ use clapboard_jobs::Causes;
 
 use super::*;
 use crate::error::OpenError;
-use crate::open::Migrated;
+use crate::open::{MIGRATOR, Migrated};
 
 async fn refused(options: &Options) -> OpenError {
     PostgresStore::connect(options, Policy::default()).await.unwrap_err()
@@ -36,13 +36,36 @@ async fn of_many_migrations_at_once_one_does_the_work() {
     PostgresStore::connect(&options(&postgres), Policy::default()).await.unwrap();
 }
 
+/// Whatever the tables of the first program held is there in ours.
+#[tokio::test]
+async fn objects_of_the_first_tables_are_kept() {
+    let postgres = Postgres::start();
+    let options = options(&postgres);
+    let mut connection = options.connect().await.unwrap();
+    MIGRATOR.run_to(1, &mut connection).await.unwrap();
+    sqlx::raw_sql(
+        "insert into objects (key, job_id, standing, collect_after)
+         values ('v1/a', gen_random_uuid(), 'named', null), ('v1/b', gen_random_uuid(), 'garbage', 70)",
+    )
+    .execute(&mut connection)
+    .await
+    .unwrap();
+    let lacking = refused(&options).await.to_string();
+    assert!(lacking.contains("lacks migration 2"), "{lacking}");
+    let applied = migrate(&options).await.unwrap().applied;
+    assert_eq!(applied, [(2, "an input is kept while its job can run".to_owned())]);
+    let store = PostgresStore::connect(&options, Policy::default()).await.unwrap();
+    assert_eq!(store.garbage(9).await.unwrap(), ["v1/b".parse().unwrap()]);
+    assert_eq!(store.unnamed(&["v1/a".parse().unwrap()]).await.unwrap(), []);
+}
+
 #[tokio::test]
 async fn tables_that_are_not_there_are_asked_for() {
     let postgres = Postgres::start();
     let refused = refused(&options(&postgres)).await;
     assert!(matches!(refused, OpenError::NotMigrated { .. }), "{refused}");
     let text = refused.to_string();
-    assert!(text.contains("lacks migration 1") && text.ends_with("run `clapboard migrate`"), "{text}");
+    assert!(text.contains("lacks migrations 1, 2") && text.ends_with("run `clapboard migrate`"), "{text}");
 }
 
 #[tokio::test]

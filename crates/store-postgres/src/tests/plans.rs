@@ -1,4 +1,4 @@
-use clapboard_jobs::{ListQuery, Order, Progress, Status, TenantLimits};
+use clapboard_jobs::{ListQuery, Order, Progress, Status, TenantLimits, Weight, WorkerCard, WorkerState};
 
 use super::*;
 
@@ -68,12 +68,17 @@ impl Counted {
 
     /// Expects that `verb` reads hardly anything of the table.
     async fn assert_cheap<T>(&self, name: &str, verb: impl AsyncFnOnce(&PostgresStore) -> T) -> T {
+        self.assert_within(300, name, verb).await
+    }
+
+    /// Expects that `verb` reads fewer index entries than `most`.
+    async fn assert_within<T>(&self, most: i64, name: &str, verb: impl AsyncFnOnce(&PostgresStore) -> T) -> T {
         let before = self.reads().await;
         let answer = verb(&self.store).await;
         let after = self.reads().await;
         assert_eq!(after.seq_scans, before.seq_scans, "{name} read the whole table");
         let entries = after.index_entries - before.index_entries;
-        assert!(entries < 300, "{name} read {entries} index entries");
+        assert!(entries < most, "{name} read {entries} index entries");
         answer
     }
 }
@@ -139,6 +144,83 @@ async fn jobs_that_a_worker_cannot_decode_cost_it_nothing() {
     let claimed =
         counted.assert_cheap("a claim in vain", async |store| store.claim_next(&worker()).await.unwrap()).await;
     assert_eq!(claimed, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_that_no_worker_knows_neither_fill_nor_cost_the_hints() {
+    let counted = Counted::new(0).await;
+    let card = WorkerCard {
+        id: WorkerId::new(),
+        host: "h".to_owned(),
+        version: "v".to_owned(),
+        partitions: vec![Partition::Fl2va],
+        spec_versions: vec![1],
+        max_rows: None,
+        state: WorkerState::Idle,
+    };
+    counted.store.announce(&card).await.unwrap();
+    counted.harness.meddle(&waiting("'newer-' || n % 500", 20_000, "1000", 2, 0)).await;
+    counted.harness.meddle(&waiting("'known'", 2, "1000", 1, 30_000)).await;
+    let ready = counted.assert_cheap("the hints", async |store| store.ready(20).await.unwrap()).await;
+    assert_eq!(ready.into_iter().map(|hint| hint.rank).collect::<Vec<_>>(), [30_001.0, 30_002.0]);
+    // Their worker makes the newer ones count.
+    counted.store.announce(&WorkerCard { id: WorkerId::new(), spec_versions: vec![2], ..card }).await.unwrap();
+    let ready = counted.assert_cheap("the hints", async |store| store.ready(20).await.unwrap()).await;
+    assert_eq!(
+        ready.into_iter().map(|hint| hint.rank).collect::<Vec<_>>(),
+        (1..=20).map(f64::from).collect::<Vec<_>>()
+    );
+}
+
+/// What runs is counted once for each tenant that has a cap, however many of its jobs stand in front, and of no other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn running_jobs_are_counted_once_and_only_where_there_is_a_cap() {
+    const RUNNING: i64 = 2_000;
+    let counted = Counted::new(0).await;
+    let store = &counted.harness.store;
+    let busy: Tenant = "busy".parse().unwrap();
+    let capped = |most| TenantLimits { max_running: Some(most), ..TenantLimits::default() };
+    store.set_tenant(&busy, &capped(2_000)).await.unwrap();
+    let weighed = TenantLimits { weight: Weight::new(2.0).unwrap(), ..TenantLimits::default() };
+    store.set_tenant(&"weighed".parse().unwrap(), &weighed).await.unwrap();
+    for tenant in ["'busy'", "'weighed'"] {
+        counted.harness.meddle(&waiting(tenant, RUNNING, "1000", 1, 0)).await;
+    }
+    let run = "update jobs set state = 'running', fence = 1, attempt = 1, claim_token = gen_random_uuid(),
+                   worker = gen_random_uuid(), lease_expires_at = 1e18
+               where tenant in ('busy', 'weighed')";
+    counted.harness.meddle(run).await;
+    // In front of all others, in three queues.
+    counted.harness.meddle(&waiting("'busy'", 300, "1000", 1, -1_000)).await;
+    counted
+        .harness
+        .meddle(
+            "update jobs set capacity_class = n.number % 3 from (select id, row_number() over () as number
+        from jobs where tenant = 'busy' and state = 'queued') n where n.id = jobs.id",
+        )
+        .await;
+
+    // What the updates have left in the indexes would be counted too.
+    counted.harness.meddle("vacuum jobs").await;
+
+    let once = RUNNING + 1_000;
+    let claim = async |store: &PostgresStore| store.claim_next(&worker()).await.unwrap();
+    assert_eq!(counted.assert_within(once, "a claim in vain", claim).await, None);
+    let hints = async |store: &PostgresStore| store.ready(20).await.unwrap();
+    assert_eq!(counted.assert_within(once, "hints of nothing", hints).await, []);
+
+    counted.harness.meddle(&waiting("'weighed'", 3, "1000", 1, 0)).await;
+    let claimed = counted.assert_within(once, "a claim", claim).await.unwrap();
+    assert_eq!(claimed.job.tenant.as_str(), "weighed");
+    let hinted = counted.assert_within(once, "the hints", hints).await;
+    assert_eq!(hinted.len(), 2);
+
+    // One that has a cap and room is counted once more, under its lock.
+    store.set_tenant(&busy, &capped(2_002)).await.unwrap();
+    let claimed = counted.assert_within(once + RUNNING, "a claim", claim).await.unwrap();
+    assert_eq!(claimed.job.tenant, busy);
+    let hinted = counted.assert_within(once, "the hints", hints).await;
+    assert!(hinted.len() >= 2, "{hinted:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -147,6 +147,11 @@ async fn the_tables_refuse_nonsense() {
             "a job begins queued",
         ),
         ("insert into objects (key, job_id, standing) values ('k', gen_random_uuid(), 'garbage')", "objects_check"),
+        ("insert into objects (key, job_id, standing) values ('k', gen_random_uuid(), 'lost')", "objects_standing_check"),
+        (
+            "insert into objects (key, job_id, standing, collect_after) values ('k', gen_random_uuid(), 'input', 1)",
+            "objects_check",
+        ),
         ("insert into tenants (tenant, weight) values ('t', 0)", "tenants_weight_check"),
         ("insert into tenants (tenant, weight) values ('ünï', 1)", "tenants_tenant_check"),
         ("insert into tenants (tenant, weight) values ('', 1)", "tenants_tenant_check"),

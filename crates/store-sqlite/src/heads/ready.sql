@@ -1,6 +1,6 @@
 -- The first jobs of a queue that are due and may run: of each tenant as many as it may still have running.
 --
--- ?1 partition, ?2 capacity class, ?3 now, ?4 limit. `merged` is a queue ordered by rank, into which each job that leaves it
+-- ?1 partition, ?2 capacity class, ?3 now, ?4 limit, ?5 the spec versions that count, null for all. `merged` is a queue ordered by rank, into which each job that leaves it
 -- brings the next one of its tenant.
 with recursive
 walk (tenant) as (
@@ -35,7 +35,7 @@ merged (id, rank, tenant, room) as (
     join jobs j on j.id = (
         select k.id from jobs k indexed by jobs_heads
         where k.state = 'queued' and k.partition = ?1 and k.capacity = ?2 and k.tenant = m.tenant
-            and k.run_at <= ?3
+            and k.run_at <= ?3 and (?5 is null or k.spec_version in (select value from json_each(?5)))
         order by k.rank, k.id
         limit 1
     )
@@ -47,6 +47,7 @@ merged (id, rank, tenant, room) as (
         select k.id from jobs k indexed by jobs_heads
         where k.state = 'queued' and k.partition = ?1 and k.capacity = ?2 and k.tenant = m.tenant
             and k.run_at <= ?3 and (k.rank, k.id) > (m.rank, m.id)
+            and (?5 is null or k.spec_version in (select value from json_each(?5)))
         order by k.rank, k.id
         limit 1
     )

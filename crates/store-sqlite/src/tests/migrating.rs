@@ -36,6 +36,8 @@ const ROWS: &str = "
         (x'00000000000070008000000000000004', 1, 1, zeroblob(16), 10, null, null, null, null, null);
     insert into objects (key, job_id, standing)
     values ('v1/alpha/2.mp4', x'00000000000070008000000000000002', 'named');
+    insert into objects (key, job_id, standing, collect_after)
+    values ('v1/alpha/3.mp4', x'00000000000070008000000000000003', 'garbage', 70);
     insert into queue_clocks (partition, virtual_time) values ('fl2va', 20.0);
     insert into tenant_clocks (partition, tenant, finish) values ('fl2va', 'alpha', 30.0), ('fl2va', 'beta', 20.0);
     insert into deleted_jobs (id, tenant, created_at, deleted_at)
@@ -70,6 +72,13 @@ async fn what_the_first_tables_held_is_kept() {
     let key: BlobKey = "v1/alpha/2.mp4".parse().unwrap();
     assert_eq!(alpha[1].result.as_ref().unwrap().key, key);
     assert_eq!(store.unnamed(&[key]).await.unwrap(), []);
+    // What is to be collected is so at its moment.
+    let garbage: Vec<(String, i64, i64)> =
+        sqlx::query_as("select key, collect_after, failures from objects where standing = 'garbage'")
+            .fetch_all(store.readers())
+            .await
+            .unwrap();
+    assert_eq!(garbage, [("v1/alpha/3.mp4".to_owned(), 70, 0)]);
     assert_eq!(alpha.iter().map(|job| job.rank).collect::<Vec<f64>>(), [10.0, 20.0, 30.0]);
     assert!(alpha.iter().chain(&beta).all(|job| job.priority == Priority::Normal && job.start_by.is_none()));
 

@@ -156,6 +156,27 @@ async fn the_tables_refuse_nonsense() {
 }
 
 #[tokio::test]
+async fn an_object_has_a_standing_and_only_garbage_a_moment() {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder.path().join("jobs.db")).await;
+    let mut db = store.begin("trying nonsense").await.unwrap();
+    for (standing, moment, legal) in [
+        ("expected", "null", true),
+        ("named", "null", true),
+        ("input", "null", true),
+        ("garbage", "1", true),
+        ("input", "1", false),
+        ("garbage", "null", false),
+        ("lost", "null", false),
+    ] {
+        let statement = format!(
+            "insert into objects (key, job_id, standing, collect_after) values ('{standing} {moment}', {ID}, '{standing}', {moment})"
+        );
+        assert_eq!(run(&mut db, &statement).await.is_ok(), legal, "{statement}");
+    }
+}
+
+#[tokio::test]
 async fn the_queries_of_every_day_use_their_indexes() {
     let folder = TempDir::new().unwrap();
     let store = open(&folder.path().join("jobs.db")).await;

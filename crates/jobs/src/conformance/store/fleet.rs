@@ -188,3 +188,42 @@ pub async fn an_idle_worker_that_cannot_read_a_job_keeps_it_from_nobody(harness:
     store.retire(replaced.id).await.expect("the store answers");
     assert!(claimed_by_hint(&*store, waiting, &busy).await);
 }
+
+/// Jobs of a version that nobody there can read do not fill the window before others. Where nobody is there at all, whoever
+/// comes first finds all of them.
+pub async fn hints_are_of_jobs_that_some_worker_can_read(harness: &impl StoreHarness) {
+    const NEWER: u32 = GenerationSpec::VERSION_WITH_INPUTS + 1;
+    // Of the second class.
+    const ROWS: u64 = 10_000;
+    let store = harness.store();
+    let mut newer = Vec::new();
+    for _ in 0..3 {
+        let new = |new: &mut NewJob| (new.spec.version, new.rows) = (NEWER, ROWS);
+        newer.push(make(&*store, new).await.id);
+    }
+    let known = [make(&*store, |new| new.rows = ROWS).await.id, make(&*store, |new| new.rows = ROWS).await.id];
+    let hinted = async |limit| -> Vec<JobId> {
+        store.ready(limit).await.expect("the store answers").into_iter().map(|hint| hint.job).collect()
+    };
+    assert_eq!(hinted(2).await, newer[..2]);
+
+    let old = WorkerCard { max_rows: None, ..card(WorkerState::Busy) };
+    announce(&*store, &old).await;
+    assert_eq!(hinted(2).await, known);
+    assert_eq!(hinted(1).await, known[..1]);
+    // These know the version, but could run none of the queue's jobs.
+    let reader = WorkerCard { spec_versions: vec![NEWER], max_rows: None, ..card(WorkerState::Idle) };
+    announce(&*store, &WorkerCard { id: WorkerId::new(), max_rows: Some(8_192), ..reader.clone() }).await;
+    let elsewhere = vec![Partition::Ref2va];
+    announce(&*store, &WorkerCard { id: WorkerId::new(), partitions: elsewhere, ..reader.clone() }).await;
+    assert_eq!(hinted(9).await, known);
+
+    announce(&*store, &reader).await;
+    assert_eq!(hinted(4).await, [&newer[..], &known[..1]].concat());
+    harness.advance(WORKER_MEMORY - Duration::from_secs(10)).await;
+    announce(&*store, &old).await;
+    harness.advance(Duration::from_secs(11)).await;
+    assert_eq!(hinted(9).await, known);
+    harness.advance(WORKER_MEMORY).await;
+    assert_eq!(hinted(9).await, [&newer[..], &known].concat());
+}

@@ -9,6 +9,7 @@ pub mod deletes;
 pub mod endings;
 pub mod fencing;
 pub mod fleet;
+pub mod inputs;
 pub mod life;
 pub mod lists;
 pub mod model;
@@ -71,6 +72,7 @@ fn new_job() -> NewJob {
         spec: SpecRecord { version: GenerationSpec::VERSION, json: r#"{"kept":"unread"}"#.to_owned() },
         cost_tflop: 100.0,
         rows: 1_000,
+        inputs: Vec::new(),
         priority: Priority::Normal,
         start_within: None,
     }

@@ -177,6 +177,25 @@ pub async fn garbage_that_cannot_be_deleted_is_put_off(harness: &impl StoreHarne
     assert_eq!(garbage(&*store).await, []);
 }
 
+/// Two schedulers that fail to delete the same object count one failure.
+pub async fn garbage_that_two_sweeps_put_off_at_once_waits_once(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let lease = running(&*store).await;
+    store.finish(&lease, completed(&lease)).await.expect("the lease holds");
+    store.delete(&tenant(), lease.job).await.expect("the store answers");
+    let stuck = [lease.result_key()];
+    for failures in 1..=2 {
+        assert_eq!(garbage(&*store).await, stuck);
+        let (one, other) = tokio::join!(store.postpone_garbage(&stuck), store.postpone_garbage(&stuck));
+        one.and(other).expect("the store answers");
+        store.postpone_garbage(&stuck).await.expect("the store answers");
+        harness.advance(backoff::garbage_delay(failures) - Duration::from_secs(10)).await;
+        assert_eq!(garbage(&*store).await, [], "after {failures} failures");
+        harness.advance(Duration::from_secs(10)).await;
+    }
+    assert_eq!(garbage(&*store).await, stuck);
+}
+
 /// The video of a deleted job goes too.
 pub async fn a_deleted_result_is_garbage(harness: &impl StoreHarness) {
     let store = harness.store();

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use super::super::{StoreHarness, new_job, worker};
 use super::verbs::Verb;
-use super::world::{Life, World};
+use super::world::{Life, Standing, World};
 use crate::attempt::AttemptEnd;
+use crate::blob::BlobKey;
 use crate::capacity::CapacityClass;
 use crate::id::{JobId, Tenant};
 use crate::job::NewJob;
@@ -25,6 +26,8 @@ use crate::tenant::TenantLimits;
 const ALL: u32 = 1_000;
 const SMALL_ROWS: u64 = 1_000;
 const LARGE_ROWS: u64 = 12_000;
+/// How long inputs wait for their job: less than a lease.
+const INPUT_LIFE_S: u64 = 40;
 
 /// One life: the store, the model, and what has come up so far.
 pub(super) struct Player<'a, H> {
@@ -60,8 +63,11 @@ impl<'a, H: StoreHarness> Player<'a, H> {
     /// Plays one verb and compares all jobs, hints and garbage afterwards.
     pub(super) async fn play(&mut self, verb: &Verb) -> Result<(), String> {
         match *verb {
-            Verb::Create { tenant, large, low, start_within_s } => {
-                self.create(tenant, large, low, start_within_s).await?;
+            Verb::Create { tenant, large, low, start_within_s, inputs, late } => {
+                let rows = if large { LARGE_ROWS } else { SMALL_ROWS };
+                let priority = if low { Priority::Low } else { Priority::Normal };
+                let new = NewJob { tenant: self.tenants[tenant].clone(), rows, priority, ..new_job() };
+                self.create(tenant, new, start_within_s, inputs, late).await?;
             }
             Verb::ClaimNext { small } => self.claim_next(small).await?,
             Verb::Claim { job, small } => self.claim(job, small).await?,
@@ -161,22 +167,34 @@ impl<'a, H: StoreHarness> Player<'a, H> {
         same("garbage", &garbage, &self.world.garbage())
     }
 
-    async fn create(&mut self, tenant: usize, large: bool, low: bool, within_s: Option<u64>) -> Result<(), String> {
-        let rows = if large { LARGE_ROWS } else { SMALL_ROWS };
-        let new = NewJob {
-            tenant: self.tenants[tenant].clone(),
-            rows,
-            priority: if low { Priority::Low } else { Priority::Normal },
-            start_within: within_s.map(Duration::from_secs),
-            ..new_job()
-        };
-        let full = self.world.full(tenant);
-        let job = match (self.store.create(new).await, full) {
-            (Ok(job), None) => job,
-            (Err(StoreError::QueueFull { limit, .. }), Some(expected)) => return same("limit", &limit, &expected),
-            (made, _) => return Err(format!("create: the store says {made:?}, the model full: {full:?}")),
+    /// Notes the inputs of a job and makes it: `late` when their time has passed by then.
+    async fn create(
+        &mut self,
+        tenant: usize,
+        new: NewJob,
+        within_s: Option<u64>,
+        inputs: usize,
+        late: bool,
+    ) -> Result<(), String> {
+        let (id, rows) = (new.id, new.rows);
+        let inputs: Vec<BlobKey> = (0..inputs).map(|index| BlobKey::input(&new.tenant, id, index, "5eed")).collect();
+        let life_s = if late { 0 } else { INPUT_LIFE_S };
+        self.store.expect_inputs(id, &inputs, Duration::from_secs(life_s)).await.map_err(store_error)?;
+        let until = self.world.now + life_s;
+        self.world.objects.extend(inputs.iter().map(|key| (key.clone(), (id, Standing::Garbage(until)))));
+
+        let (gone, full) = (late && !inputs.is_empty(), self.world.full(tenant));
+        let new = NewJob { inputs: inputs.clone(), start_within: within_s.map(Duration::from_secs), ..new };
+        let job = match (self.store.create(new).await, gone, full) {
+            (Ok(job), false, None) => job,
+            (Err(StoreError::InputsGone { id: found }), true, _) => return same("inputs gone", &found, &id),
+            (Err(StoreError::QueueFull { limit, .. }), false, Some(most)) => return same("limit", &limit, &most),
+            (made, ..) => {
+                return Err(format!("create: the store says {made:?}, the model gone: {gone}, full: {full:?}"));
+            }
         };
         self.jobs.push(job.id);
+        self.world.objects.extend(inputs.into_iter().map(|key| (key, (id, Standing::Input))));
         let life = Life {
             tenant,
             rank: job.rank,

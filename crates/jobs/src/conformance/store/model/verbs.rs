@@ -6,7 +6,7 @@ use proptest::prelude::*;
 /// there are; so old leases are tried too.
 #[derive(Debug, Clone)]
 pub(super) enum Verb {
-    Create { tenant: usize, large: bool, low: bool, start_within_s: Option<u64> },
+    Create { tenant: usize, large: bool, low: bool, start_within_s: Option<u64>, inputs: usize, late: bool },
     ClaimNext { small: bool },
     Claim { job: usize, small: bool },
     Begin { lease: usize },
@@ -40,11 +40,18 @@ pub(super) fn any() -> impl Strategy<Value = Verb> {
     // Mostly the same, so that what is kept was expected before.
     let step = || prop::sample::select(vec![1, 1, 1, 2_u32]);
     prop_oneof![
-        10 => (0..2_usize, any_bool(), prop::bool::weighted(0.2), prop::option::weighted(0.3, 1..4_u64)).prop_map(
-            |(tenant, large, low, twenties)| {
-                Verb::Create { tenant, large, low, start_within_s: twenties.map(|times| times * 20) }
-            }
-        ),
+        10 => (
+            0..2_usize,
+            any_bool(),
+            prop::bool::weighted(0.2),
+            prop::option::weighted(0.3, 1..4_u64),
+            prop::sample::select(vec![0, 0, 1, 2_usize]),
+            prop::bool::weighted(0.1),
+        )
+            .prop_map(|(tenant, large, low, twenties, inputs, late)| {
+                let start_within_s = twenties.map(|times| times * 20);
+                Verb::Create { tenant, large, low, start_within_s, inputs, late }
+            }),
         8 => any_bool().prop_map(|small| Verb::ClaimNext { small }),
         4 => (job(), any_bool()).prop_map(|(job, small)| Verb::Claim { job, small }),
         6 => lease().prop_map(|lease| Verb::Begin { lease }),

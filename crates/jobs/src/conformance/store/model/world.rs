@@ -21,6 +21,8 @@ use crate::tenant::TenantLimits;
 pub(super) enum Standing {
     Expected,
     Named,
+    /// What the request of its job came with.
+    Input,
     /// To be collected from that second on.
     Garbage(u64),
 }
@@ -129,19 +131,20 @@ impl World {
         self.jobs.get_mut(&lease.job).filter(|life| life.lease.as_ref() == Some(lease))
     }
 
-    /// Makes what the job does not name garbage: what was stored from now on, what was only expected from `puts_end` on.
+    /// Makes what the job does not name garbage, and its inputs if it cannot run again: what was stored from now on, what was
+    /// only expected from `puts_end` on.
     fn discard(&mut self, id: JobId, puts_end: u64) {
-        let named: BTreeSet<BlobKey> = self
-            .jobs
-            .get(&id)
-            .map(|life| life.checkpoint.iter().chain(&life.result).cloned().collect())
-            .unwrap_or_default();
+        let life = self.jobs.get(&id);
+        let named: BTreeSet<BlobKey> =
+            life.map(|life| life.checkpoint.iter().chain(&life.result).cloned().collect()).unwrap_or_default();
+        let over = life.is_none_or(|life| matches!(life.state, JobState::Completed | JobState::Cancelled));
         for (key, (job, standing)) in &mut self.objects {
             if *job == id && !named.contains(key) {
                 *standing = match *standing {
                     Standing::Expected => Standing::Garbage(puts_end),
                     Standing::Named => Standing::Garbage(self.now),
-                    garbage @ Standing::Garbage(_) => garbage,
+                    Standing::Input if over => Standing::Garbage(self.now),
+                    kept @ (Standing::Input | Standing::Garbage(_)) => kept,
                 };
             }
         }

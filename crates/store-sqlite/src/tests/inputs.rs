@@ -1,0 +1,23 @@
+use clapboard_jobs::BlobKey;
+
+use super::*;
+use crate::objects;
+
+/// A create that began in time may commit long after: the sweep must not have taken its inputs meanwhile.
+#[tokio::test]
+async fn no_sweep_collects_what_a_create_is_taking() {
+    let life = Duration::from_secs(60);
+    let harness = harness().await;
+    let id = JobId::new();
+    let keys = [BlobKey::input(&Tenant::default(), id, 0, "5eed")];
+    harness.store.expect_inputs(id, &keys, life).await.unwrap();
+    let mut tx = harness.store.begin("testing").await.unwrap();
+    assert!(objects::take_inputs(&mut tx, id, &keys, harness.store.now().0, "testing").await.unwrap());
+    harness.advance(life).await;
+    let mut sweep = Box::pin(harness.store.garbage(9));
+    // It waits for the create.
+    assert!(tokio::time::timeout(Duration::from_millis(200), &mut sweep).await.is_err());
+    tx.commit().await.unwrap();
+    assert_eq!(sweep.await.unwrap(), []);
+    assert_eq!(harness.store.unnamed(&keys).await.unwrap(), []);
+}
