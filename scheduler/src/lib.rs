@@ -17,6 +17,7 @@ mod options;
 mod orphans;
 mod reaper;
 mod refill;
+mod removal;
 mod rest;
 mod retention;
 mod scheduler;

@@ -22,6 +22,8 @@ pub struct Options {
     pub orphan_interval: Duration,
     /// How old an object has to be before no row need know it.
     pub orphan_age: Duration,
+    /// How long the deletion of one object may take.
+    pub deletion_timeout: Duration,
     /// How many things a sweep does in one transaction or call.
     pub batch: u32,
 }
@@ -37,6 +39,7 @@ impl Default for Options {
             garbage_interval: Duration::from_secs(60),
             orphan_interval: Duration::from_secs(6 * 3600),
             orphan_age: Duration::from_secs(24 * 3600),
+            deletion_timeout: Duration::from_secs(30),
             batch: 100,
         }
     }
@@ -60,6 +63,9 @@ impl Options {
                 return Err(InvalidOptions::IntervalTooShort { sweep, interval });
             }
         }
+        if self.deletion_timeout < Self::LEAST_DELETION_TIMEOUT {
+            return Err(InvalidOptions::DeletionTimeoutTooShort { timeout: self.deletion_timeout });
+        }
         for (setting, value) in [("refill window", self.refill_window), ("batch", self.batch)] {
             if value == 0 {
                 return Err(InvalidOptions::Nothing { setting });
@@ -70,6 +76,9 @@ impl Options {
 
     /// The shortest interval, and the least rest between two runs of a sweep that has nothing left to do.
     pub const LEAST_INTERVAL: Duration = Duration::from_millis(100);
+
+    /// The shortest time that a deletion is given.
+    pub const LEAST_DELETION_TIMEOUT: Duration = Duration::from_millis(100);
 
     /// The longest interval of the reaper, whatever is asked for: no job waits much longer than this behind a lease that has
     /// ended, even while nobody can say when the next one ends.
@@ -86,6 +95,12 @@ pub enum InvalidOptions {
         sweep: &'static str,
         /// Its interval.
         interval: Duration,
+    },
+    /// No object would ever be deleted.
+    #[error("the deletion time-out of {timeout:?} is shorter than the least of {:?}", Options::LEAST_DELETION_TIMEOUT)]
+    DeletionTimeoutTooShort {
+        /// The time-out.
+        timeout: Duration,
     },
     /// The sweep would never do anything.
     #[error("the {setting} must be at least 1")]
@@ -105,6 +120,9 @@ mod tests {
         let busy = Options { reaper_interval: Duration::ZERO, ..Options::default() };
         let message = busy.validated().unwrap_err().to_string();
         assert_eq!(message, "the reaper interval of 0ns is shorter than the least of 100ms");
+        let hasty = Options { deletion_timeout: Duration::ZERO, ..Options::default() };
+        let message = hasty.validated().unwrap_err().to_string();
+        assert_eq!(message, "the deletion time-out of 0ns is shorter than the least of 100ms");
         let idle = Options { batch: 0, ..Options::default() };
         assert_eq!(idle.validated().unwrap_err().to_string(), "the batch must be at least 1");
     }

@@ -8,19 +8,21 @@ use clapboard_jobs::{Blob, BlobError, BlobKey, Causes, Store};
 
 use crate::error::Error;
 use crate::options::Options;
+use crate::removal::{Kept, Remover};
 use crate::sweep::{Sweep, Swept};
 
-/// What keys begin with: those of results and of denoising states, and those of small objects by which the store is tried out.
+/// What keys begin with: those of results, denoising states and inputs, and those of small objects by which the store is tried out.
 const PREFIXES: [&str; 2] = ["v1/", "probe/"];
 
 /// Walks over all objects and deletes those that no row names, once they are old enough.
 ///
-/// A key is written down before its first byte is uploaded, that of a result and that of a denoising state alike, so such an
-/// object comes only from a worker that finished its upload after the claim had ended and the key had been collected. The
-/// age is there for clocks that disagree.
+/// A key is written down before its first byte is uploaded, that of a result, of a denoising state and of an input alike, so
+/// such an object comes only from a worker that finished its upload after the claim had ended and the key had been collected,
+/// or from a request that took as long. The age is there for clocks that disagree.
 pub struct Orphans {
     store: Arc<dyn Store>,
     blob: Arc<dyn Blob>,
+    remover: Remover,
     interval: Duration,
     age: Duration,
     batch: u32,
@@ -29,7 +31,8 @@ pub struct Orphans {
 impl Orphans {
     /// Makes the sweep.
     pub fn new(store: Arc<dyn Store>, blob: Arc<dyn Blob>, options: &Options) -> Self {
-        Self { store, blob, interval: options.orphan_interval, age: options.orphan_age, batch: options.batch }
+        let remover = Remover::new(Arc::clone(&blob), options.deletion_timeout);
+        Self { store, blob, remover, interval: options.orphan_interval, age: options.orphan_age, batch: options.batch }
     }
 }
 
@@ -80,12 +83,13 @@ impl Orphans {
                 continue;
             }
             for key in self.store.unnamed(&keys).await? {
-                match self.blob.delete(&key).await {
+                match self.remover.remove(&key).await {
                     Ok(()) => {
                         tracing::warn!(%key, "deleted an object that no row names");
                         found.done += 1;
                     }
-                    Err(error) => {
+                    Err(Kept::Store(error)) => return Err(error.into()),
+                    Err(Kept::Object(error)) => {
                         tracing::debug!(error = %Causes(&error), %key, "could not delete an object that no row names");
                         found.failed = Some(error);
                     }

@@ -42,6 +42,10 @@ pub(crate) struct SweepArgs {
     #[arg(long, env = "CLAPBOARD_ORPHAN_AGE", value_name = "DURATION", default_value = "24h",
           value_parser = duration::parse)]
     orphan_age: Duration,
+    /// How long deleting one stored file may take before it is left for later
+    #[arg(long, env = "CLAPBOARD_DELETION_TIMEOUT", value_name = "DURATION", default_value = "30s",
+          value_parser = duration::parse)]
+    deletion_timeout: Duration,
 }
 
 impl SweepArgs {
@@ -58,12 +62,17 @@ impl SweepArgs {
             garbage_interval: self.garbage_interval,
             orphan_interval: self.orphan_interval,
             orphan_age: self.orphan_age,
+            deletion_timeout: self.deletion_timeout,
             ..Options::default()
         };
         options.validated().map_err(|refused| match refused {
             InvalidOptions::IntervalTooShort { sweep, interval } => {
                 let least = Options::LEAST_INTERVAL;
                 anyhow!("--{sweep}-interval must be at least {least:?}, got {interval:?}")
+            }
+            InvalidOptions::DeletionTimeoutTooShort { timeout } => {
+                let least = Options::LEAST_DELETION_TIMEOUT;
+                anyhow!("--deletion-timeout must be at least {least:?}, got {timeout:?}")
             }
             InvalidOptions::Nothing { setting } => {
                 anyhow!("--{} must be at least 1", setting.replace(' ', "-"))

@@ -1,158 +1,21 @@
 //! What the sweeps do to a real store, dispatcher and media store.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use std::fs;
+mod house;
+mod media;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use clapboard_blob::DiskBlob;
-use clapboard_dispatch::MemoryDispatch;
-use clapboard_h3::Partition;
-use clapboard_jobs::fixtures::{FaultyBlob, FaultyStore, MovedClock, small_spec};
-use clapboard_jobs::{
-    Blob, BlobKey, Checkpoint, Claimant, Claimed, Dispatch, FailureCode, Fingerprint, Job, JobError, JobId, JobState,
-    Lease, NewJob, Outcome, Policy, ResultObject, RunReport, Store, Tenant, TenantLimits, WorkerId, backoff,
-};
-use clapboard_scheduler::{
-    Deadlines, Garbage, Options, Orphans, Parts, Reaper, Refill, Retention, Scheduler, Sweep, Swept,
-    take_back_from_dead,
-};
-use clapboard_store_sqlite::SqliteStore;
-use tempfile::TempDir;
-use tokio::task::JoinHandle;
+use clapboard_jobs::fixtures::{FaultyStore, small_spec};
+use clapboard_jobs::{FailureCode, JobId, JobState, NewJob, Policy, Tenant, TenantLimits};
+use clapboard_scheduler::{Deadlines, Options, Retention, Sweep, Swept, take_back_from_dead};
 use tokio_util::sync::CancellationToken;
+
+use crate::house::House;
 
 const LIFE: Duration = Duration::from_secs(3600);
 const NOTHING: Swept = Swept { done: 0, more: false };
-
-struct House {
-    folder: TempDir,
-    clock: Arc<MovedClock>,
-    store: Arc<dyn Store>,
-    dispatch: Arc<dyn Dispatch>,
-    blob: Arc<dyn Blob>,
-    policy: Policy,
-    tenant: Tenant,
-}
-
-impl House {
-    async fn new() -> Self {
-        Self::under(Policy::default()).await
-    }
-
-    async fn under(policy: Policy) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let clock = Arc::new(MovedClock::default());
-        let file = folder.path().join("jobs.sqlite");
-        let store = SqliteStore::open(&file, policy.clone(), Arc::clone(&clock) as _).await.unwrap();
-        let blob = DiskBlob::open(&folder.path().join("media")).await.unwrap();
-        Self {
-            clock,
-            store: Arc::new(store),
-            dispatch: Arc::new(MemoryDispatch::new(1000)),
-            blob: Arc::new(blob),
-            policy,
-            tenant: Tenant::default(),
-            folder,
-        }
-    }
-
-    async fn submit(&self) -> Job {
-        self.store.create(self.new_job()).await.unwrap()
-    }
-
-    fn new_job(&self) -> NewJob {
-        NewJob::new(self.tenant.clone(), "h3", &small_spec())
-    }
-
-    async fn job(&self, id: JobId) -> Option<Job> {
-        self.store.get(&self.tenant, id).await.unwrap()
-    }
-
-    /// Waits until a look at the store is as wished.
-    async fn until<T>(&self, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-        let looking = async {
-            loop {
-                if let Some(seen) = look().await {
-                    return seen;
-                }
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(60), looking).await.expect("the sweeps do it in time")
-    }
-
-    /// Runs a scheduler over a store, until `shutdown`.
-    fn schedule(&self, store: Arc<dyn Store>, options: Options, shutdown: &CancellationToken) -> JoinHandle<()> {
-        let parts = Parts { store, dispatch: Arc::clone(&self.dispatch), blob: Arc::clone(&self.blob) };
-        tokio::spawn(Scheduler::new(&parts, options).unwrap().run(shutdown.clone()))
-    }
-
-    /// Does a job from its claim to its result.
-    async fn complete_one(&self) -> ResultObject {
-        let lease = self.claim().await.lease;
-        let object = self.put(&lease).await;
-        let done = Outcome::Completed { object: object.clone(), report: RunReport::default() };
-        self.store.finish(&lease, done).await.unwrap();
-        object
-    }
-
-    /// Stores a denoising state where a claim's states belong.
-    async fn put_checkpoint(&self, lease: &Lease, step: u32) -> Checkpoint {
-        let file = self.folder.path().join("state.safetensors");
-        fs::write(&file, format!("not quite the latents of step {step}")).unwrap();
-        let key = lease.checkpoint_key(step);
-        let put = self.blob.put_file(&key, &file, &|| ()).await.unwrap();
-        let fingerprint = Fingerprint("test".to_owned());
-        Checkpoint { key, step, size_bytes: put.size_bytes, sha256: put.sha256, fingerprint }
-    }
-
-    /// Stores a denoising state and makes it the job's.
-    async fn keep_checkpoint(&self, lease: &Lease, step: u32) -> BlobKey {
-        self.store.expect_checkpoint(lease, step).await.unwrap();
-        let checkpoint = self.put_checkpoint(lease, step).await;
-        self.store.keep_checkpoint(lease, &checkpoint).await.unwrap();
-        checkpoint.key
-    }
-
-    async fn claim(&self) -> Claimed {
-        let claimant = Claimant::new(WorkerId::new(), vec![Partition::Fl2va]);
-        self.store.claim_next(&claimant).await.unwrap().unwrap()
-    }
-
-    /// Puts some bytes where the claim's result belongs.
-    async fn put(&self, lease: &Lease) -> ResultObject {
-        self.put_at(&lease.result_key()).await
-    }
-
-    async fn put_at(&self, key: &BlobKey) -> ResultObject {
-        let file = self.folder.path().join("video.mp4");
-        fs::write(&file, "not quite a video").unwrap();
-        let put = self.blob.put_file(key, &file, &|| ()).await.unwrap();
-        ResultObject { key: key.clone(), size_bytes: put.size_bytes, sha256: put.sha256 }
-    }
-
-    async fn objects(&self) -> Vec<BlobKey> {
-        let objects = self.blob.list("", None, 100).await.unwrap();
-        objects.into_iter().map(|object| object.key).collect()
-    }
-
-    fn refill(&self, options: &Options) -> Refill {
-        Refill::new(Arc::clone(&self.store), Arc::clone(&self.dispatch), options)
-    }
-
-    fn reaper(&self, options: &Options) -> Reaper {
-        Reaper::new(Arc::clone(&self.store), Arc::clone(&self.dispatch), options)
-    }
-
-    fn garbage(&self, options: &Options) -> Garbage {
-        Garbage::new(Arc::clone(&self.store), Arc::clone(&self.blob), options)
-    }
-
-    fn orphans(&self, options: &Options) -> Orphans {
-        Orphans::new(Arc::clone(&self.store), Arc::clone(&self.blob), options)
-    }
-}
 
 #[tokio::test]
 async fn lost_hints_come_back_and_are_not_doubled() {
@@ -216,66 +79,6 @@ async fn a_full_batch_says_that_there_may_be_more() {
 }
 
 #[tokio::test]
-async fn the_objects_of_deleted_jobs_and_failed_attempts_are_deleted_and_results_are_kept() {
-    let house = House::new().await;
-    let garbage = house.garbage(&Options::default());
-    house.submit().await;
-    let kept = house.claim().await.lease;
-    let object = house.put(&kept).await;
-    let done = Outcome::Completed { object: object.clone(), report: RunReport::default() };
-    house.store.finish(&kept, done).await.unwrap();
-    house.submit().await;
-    let cancelled = house.claim().await.lease;
-    house.put(&cancelled).await;
-    house.store.finish(&cancelled, Outcome::Failed(JobError::cancelled())).await.unwrap();
-    // A put may still be under way until the lease would have ended.
-    assert_eq!(garbage.sweep_once().await.unwrap(), NOTHING);
-    house.clock.advance(house.policy.lease);
-    assert_eq!(garbage.sweep_once().await.unwrap(), Swept { done: 1, more: false });
-    assert_eq!(house.objects().await, [object.key]);
-
-    house.store.delete(&house.tenant, kept.job).await.unwrap();
-    assert_eq!(garbage.sweep_once().await.unwrap(), Swept { done: 1, more: false });
-    assert_eq!(house.objects().await, []);
-    assert_eq!(garbage.sweep_once().await.unwrap(), NOTHING);
-}
-
-#[tokio::test]
-async fn objects_that_cannot_be_deleted_do_not_hold_up_others() {
-    let house = House::new().await;
-    let mut keys = Vec::new();
-    for _ in 0..6 {
-        house.submit().await;
-        let lease = house.claim().await.lease;
-        let object = house.put(&lease).await;
-        let done = Outcome::Completed { object: object.clone(), report: RunReport::default() };
-        house.store.finish(&lease, done).await.unwrap();
-        house.store.delete(&house.tenant, lease.job).await.unwrap();
-        keys.push(object.key);
-        house.clock.advance(Duration::from_secs(1));
-    }
-    let blob = Arc::new(FaultyBlob::failing(Arc::clone(&house.blob), 0));
-    let options = Options { batch: 2, ..Options::default() };
-    let garbage = Garbage::new(Arc::clone(&house.store), Arc::clone(&blob) as _, &options);
-    // The oldest two, a whole batch, and one in the next.
-    blob.keep_for_ever(keys[..3].to_vec());
-    assert!(garbage.sweep_once().await.is_err(), "nothing could be deleted");
-    assert_eq!(garbage.sweep_once().await.unwrap(), Swept { done: 1, more: true });
-    assert_eq!(garbage.sweep_once().await.unwrap(), Swept { done: 2, more: true });
-    assert_eq!(garbage.sweep_once().await.unwrap(), NOTHING);
-    let mut left = keys[..3].to_vec();
-    left.sort();
-    assert_eq!(house.objects().await, left);
-
-    // They are not forgotten: once they can be deleted, they are.
-    blob.keep_for_ever([]);
-    house.clock.advance(backoff::garbage_delay(1));
-    assert_eq!(garbage.sweep_once().await.unwrap(), Swept { done: 2, more: true });
-    assert_eq!(garbage.sweep_once().await.unwrap(), Swept { done: 1, more: false });
-    assert_eq!(house.objects().await, []);
-}
-
-#[tokio::test]
 async fn what_is_left_of_deleted_jobs_is_forgotten_page_by_page() {
     let policy = Policy { record_life: Some(LIFE), ..Policy::default() };
     let house = House::under(policy).await;
@@ -289,33 +92,6 @@ async fn what_is_left_of_deleted_jobs_is_forgotten_page_by_page() {
     assert_eq!(retention.sweep_once().await.unwrap(), Swept { done: 2, more: true });
     assert_eq!(retention.sweep_once().await.unwrap(), Swept { done: 1, more: false });
     assert_eq!(retention.sweep_once().await.unwrap(), NOTHING);
-}
-
-#[tokio::test]
-async fn what_a_zombie_put_after_everything_was_over_is_found_once_it_is_old() {
-    let house = House::new().await;
-    let options = Options { batch: 1, ..Options::default() };
-    let orphans = house.orphans(&options);
-    house.submit().await;
-    let kept = house.claim().await.lease;
-    let object = house.put(&kept).await;
-    let done = Outcome::Completed { object: object.clone(), report: RunReport::default() };
-    house.store.finish(&kept, done).await.unwrap();
-    for _ in 0..2 {
-        house.submit().await;
-        let zombie = house.claim().await.lease;
-        house.store.delete(&house.tenant, zombie.job).await.unwrap();
-        house.clock.advance(house.policy.lease);
-        assert_eq!(house.garbage(&options).sweep_once().await.unwrap().done, 1);
-        house.put(&zombie).await;
-    }
-    // And what a worker has left that died while it tried the store out.
-    let tried: BlobKey = "probe/0123456789abcdef".parse().unwrap();
-    house.put_at(&tried).await;
-    assert_eq!(orphans.sweep_once().await.unwrap(), NOTHING);
-    house.clock.advance(options.orphan_age);
-    assert_eq!(orphans.sweep_once().await.unwrap(), Swept { done: 3, more: false });
-    assert_eq!(house.objects().await, [object.key]);
 }
 
 #[tokio::test]
@@ -415,50 +191,6 @@ async fn results_and_then_records_go_when_they_were_kept_long_enough_and_the_obj
     for job in jobs {
         assert_eq!(house.job(job).await, None);
     }
-}
-
-#[tokio::test]
-async fn a_checkpoint_is_kept_until_another_takes_its_place_or_its_job_ends() {
-    let house = House::new().await;
-    let (garbage, orphans) = (house.garbage(&Options::default()), house.orphans(&Options::default()));
-    house.submit().await;
-    let lease = house.claim().await.lease;
-    let first = house.keep_checkpoint(&lease, 1).await;
-    assert_eq!(garbage.sweep_once().await.unwrap(), NOTHING);
-    assert_eq!(house.objects().await, [first]);
-    let second = house.keep_checkpoint(&lease, 2).await;
-    assert_eq!(garbage.sweep_once().await.unwrap(), Swept { done: 1, more: false });
-    assert_eq!(house.objects().await, std::slice::from_ref(&second));
-
-    house.clock.advance(house.policy.lease);
-    let reaper = house.reaper(&Options::default());
-    assert_eq!(reaper.sweep_once().await.unwrap().done, 1);
-    house.clock.advance(Options::default().orphan_age);
-    // The lost claim's result was expected and never came; its last state is where the next attempt goes on.
-    garbage.sweep_once().await.unwrap();
-    assert_eq!(orphans.sweep_once().await.unwrap(), NOTHING);
-    assert_eq!(house.objects().await, [second]);
-    let object = house.complete_one().await;
-    assert_eq!(garbage.sweep_once().await.unwrap(), Swept { done: 1, more: false });
-    assert_eq!(house.objects().await, [object.key]);
-}
-
-#[tokio::test]
-async fn a_checkpoint_that_a_zombie_stored_is_found_once_it_is_old() {
-    let house = House::new().await;
-    let options = Options::default();
-    house.submit().await;
-    let zombie = house.claim().await.lease;
-    house.store.expect_checkpoint(&zombie, 1).await.unwrap();
-    house.store.delete(&house.tenant, zombie.job).await.unwrap();
-    house.clock.advance(house.policy.lease);
-    house.garbage(&options).sweep_once().await.unwrap();
-    house.put_checkpoint(&zombie, 1).await;
-    let orphans = house.orphans(&options);
-    assert_eq!(orphans.sweep_once().await.unwrap(), NOTHING);
-    house.clock.advance(options.orphan_age);
-    assert_eq!(orphans.sweep_once().await.unwrap(), Swept { done: 1, more: false });
-    assert_eq!(house.objects().await, []);
 }
 
 #[tokio::test]
