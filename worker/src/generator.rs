@@ -1,7 +1,7 @@
 //! The seam between the worker and the engine.
 
 use clapboard_engine::{Done, EngineHandle, Generation};
-use clapboard_h3::ModelProfile;
+use clapboard_h3::{ModelProfile, Partition};
 
 /// Runs generations one after another, each on its own thread or behind one.
 ///
@@ -10,9 +10,9 @@ pub trait Generator: Send + Sync {
     /// What it can generate.
     fn profile(&self) -> &ModelProfile;
 
-    /// What its results depend on to the last bit: generators of the same fingerprint go on from each other's
-    /// checkpoints.
-    fn fingerprint(&self) -> &str;
+    /// What the results of a partition depend on to the last bit: generators of the same fingerprint go on from each other's
+    /// checkpoints. None for a partition that is not among those of the profile.
+    fn fingerprint(&self, partition: Partition) -> Option<&str>;
 
     /// Begins a generation without blocking; `done` hears how it ended, once.
     fn generate(&self, generation: Generation, done: Done);
@@ -23,8 +23,8 @@ impl Generator for EngineHandle {
         self.profile()
     }
 
-    fn fingerprint(&self) -> &str {
-        self.fingerprint()
+    fn fingerprint(&self, partition: Partition) -> Option<&str> {
+        self.fingerprint(partition)
     }
 
     fn generate(&self, generation: Generation, done: Done) {

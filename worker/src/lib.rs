@@ -1,7 +1,7 @@
 //! Runs jobs: claim, prepare, generate, encode, store, complete.
 //!
-//! A [`Worker`] holds one engine. For each claim it makes an attempt: the engine decodes straight into ffmpeg
-//! ([`MuxSink`]), the finished file goes into the media store under the claim's own key, and one write to the job store
+//! A [`Worker`] holds one engine. For each claim it makes an attempt: the media that the job starts from are fetched and
+//! decoded, the engine decodes its result straight into ffmpeg ([`MuxSink`]), the finished file goes into the media store under the claim's own key, and one write to the job store
 //! makes it the job's result. At most one attempt has the engine, at most one waits for it (claimed ahead when the running
 //! one is predicted to end soon), and a few finish their videos beside it, so that the engine does not idle while a video
 //! is encoded and stored. Whatever ends an attempt early, its scratch folder is removed.
@@ -19,6 +19,7 @@ mod claims;
 mod error;
 mod generator;
 mod heartbeat;
+mod inputs;
 mod machine;
 mod options;
 mod progress;
@@ -35,5 +36,6 @@ pub use machine::media_store::try_media_store;
 pub use machine::memory::peak_memory_bytes;
 pub use options::{DrainMode, InvalidOptions, Options, StallLimits};
 pub use progress::meter::Meter;
+pub use scratch::work_folder;
 pub use video::sink::MuxSink;
 pub use worker::{Drained, Parts, Worker};

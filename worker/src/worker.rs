@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use clapboard_jobs::{Blob, Causes, Claimant, Dispatch, Store, WorkerCard, WorkerId, WorkerState};
-use clapboard_media::Ffmpeg;
+use clapboard_media::MediaTools;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -18,7 +17,7 @@ use crate::generator::Generator;
 use crate::heartbeat::Heartbeat;
 use crate::heartbeat::announcer::Announcer;
 use crate::machine::health::{self, Health, Pauses};
-use crate::options::{DrainMode, Options};
+use crate::options::{DrainMode, Options, StallLimits};
 use crate::scratch::disk::ABORT_PATIENCE;
 use crate::scratch::{self, Orphan};
 use crate::shared::Shared;
@@ -37,8 +36,8 @@ pub struct Parts {
     pub blob: Arc<dyn Blob>,
     /// What generates.
     pub generator: Arc<dyn Generator>,
-    /// What encodes.
-    pub ffmpeg: Ffmpeg,
+    /// What decodes inputs and encodes results.
+    pub tools: MediaTools,
 }
 
 /// Says that a worker has ended in good order.
@@ -150,7 +149,9 @@ struct Run {
 impl Run {
     /// Claims jobs and begins attempts until it is time to drain, and tells whether that was asked for through the store.
     async fn work(&mut self, shutdown: &CancellationToken, ordered: &CancellationToken) -> bool {
-        while self.wedged.is_none() {
+        // An attempt that is wedged closes the worker before it has ended: what it leaves must not be claimed again here.
+        let mut closed = false;
+        while self.wedged.is_none() && !(closed && self.tasks.is_empty()) {
             let ask = tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return false,
@@ -159,7 +160,11 @@ impl Run {
                     self.note(event);
                     continue;
                 }
-                ask = self.claiming.next(&self.shared), if !self.unwell => ask,
+                () = self.shared.closing.cancelled(), if !closed => {
+                    closed = true;
+                    continue;
+                }
+                ask = self.claiming.next(&self.shared), if !self.unwell && !closed => ask,
             };
             let shared = Arc::clone(&self.shared);
             let drain = async {
@@ -235,10 +240,10 @@ impl Run {
         let recovered = recover(
             self.pauses.clone(),
             self.shared.options.scratch.clone(),
-            self.shared.parts.ffmpeg.clone(),
+            self.shared.parts.tools.clone(),
             Arc::clone(&self.shared.parts.blob),
             self.shared.closing.clone(),
-            self.shared.options.stall_limits.prepare,
+            self.shared.options.stall_limits,
         );
         self.tasks.spawn(async { recovered.await.map_or_else(Event::Hung, Event::Recovered) });
     }
@@ -246,15 +251,17 @@ impl Run {
 
 /// Waits until this machine has again what every job needs.
 ///
-/// Errors: [`Error::Hung`] when an examination takes longer than `limit`.
+/// Errors: [`Error::Hung`] when the machine itself does not answer within the stall limit of preparing. A media store that
+/// does not answer is no hang of this machine's: it is only waited for until it does.
 async fn recover(
     mut pauses: Pauses,
     scratch: PathBuf,
-    ffmpeg: Ffmpeg,
+    tools: MediaTools,
     blob: Arc<dyn Blob>,
     closing: CancellationToken,
-    limit: Duration,
+    limits: StallLimits,
 ) -> Result<Pauses, Error> {
+    let limit = limits.prepare;
     loop {
         let pause = pauses.next();
         tracing::warn!(?pause, "no job is claimed for a while");
@@ -263,18 +270,24 @@ async fn recover(
             () = closing.cancelled() => return Ok(pauses),
             () = tokio::time::sleep(pause) => {}
         }
-        let examining = health::examine(scratch.clone(), ffmpeg.clone(), &*blob);
         let closed = async {
             closing.cancelled().await;
             tokio::time::sleep(ABORT_PATIENCE).await;
+        };
+        let examining = async {
+            let machine = health::examine(scratch.clone(), tools.ffmpeg.clone());
+            match tokio::time::timeout(limit, machine).await {
+                Ok(Ok(())) => Ok(health::try_store(&*blob, &scratch, limits.upload).await),
+                Ok(lack) => Ok(lack),
+                Err(_) => Err(Error::Hung { limit }),
+            }
         };
         let examined = tokio::select! {
             biased;
             examined = examining => examined,
             () = closed => return Ok(pauses),
-            () = tokio::time::sleep(limit) => return Err(Error::Hung { limit }),
         };
-        match examined {
+        match examined? {
             Ok(()) => {
                 tracing::info!("this machine is well again, claiming jobs");
                 return Ok(pauses);

@@ -60,8 +60,8 @@ impl Default for MemoryBounds {
 pub struct EngineConfig {
     /// The checkpoint's directory, in either released layout.
     pub checkpoint: PathBuf,
-    /// Whose transformer to load.
-    pub partition: Partition,
+    /// Whose transformers to serve, one at a time; the first is loaded to begin with. One that is named twice counts once.
+    pub partitions: Vec<Partition>,
     /// What to compute in.
     pub dtype: ComputeDtype,
     /// What the video decoder's projections compute in.
@@ -71,19 +71,40 @@ pub struct EngineConfig {
 }
 
 impl EngineConfig {
-    /// Loads `partition` of `checkpoint` to compute in F32 under the default bounds.
+    /// Serves `partition` of `checkpoint` alone, computing in F32 under the default bounds.
     pub fn new(checkpoint: impl Into<PathBuf>, partition: Partition) -> Self {
         Self {
             checkpoint: checkpoint.into(),
-            partition,
+            partitions: vec![partition],
             dtype: ComputeDtype::F32,
             decode: DecodePrecision::F32,
             memory: MemoryBounds::default(),
         }
     }
+
+    /// Returns what the configured partitions of the checkpoint serve together, without loading a weight.
+    ///
+    /// Errors: [`LoadError::NoPartition`]; [`LoadError::Checkpoint`] when the checkpoint cannot be read, lacks one of them,
+    /// or gives them different schedules.
+    pub fn profile(&self) -> Result<ModelProfile, LoadError> {
+        Ok(Checkpoint::open(&self.checkpoint)?.profile(&self.distinct_partitions()?)?)
+    }
+
+    /// The partitions without repetitions, in their order.
+    ///
+    /// Errors: [`LoadError::NoPartition`].
+    pub(crate) fn distinct_partitions(&self) -> Result<Vec<Partition>, LoadError> {
+        let mut distinct = Vec::new();
+        for &partition in &self.partitions {
+            if !distinct.contains(&partition) {
+                distinct.push(partition);
+            }
+        }
+        if distinct.is_empty() { Err(LoadError::NoPartition) } else { Ok(distinct) }
+    }
 }
 
-/// A loaded checkpoint on the CPU.
+/// One partition of a loaded checkpoint on the CPU.
 pub struct Engine {
     ops: Cpu,
     networks: Networks<Cpu>,
@@ -92,20 +113,27 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Maps the checkpoint's weights, compares every tensor with the configs and makes the networks.
+    /// Loads the first of the configured partitions: see [`Engine::load_partition`].
     ///
     /// Errors: [`LoadError`] naming the file, key or tensor that is missing or wrong.
     pub fn load(config: &EngineConfig) -> Result<Self, LoadError> {
+        Self::load_partition(config, *config.partitions.first().ok_or(LoadError::NoPartition)?)
+    }
+
+    /// Maps the weights of one partition, compares every tensor with the configs and makes the networks.
+    ///
+    /// Errors: [`LoadError`] naming the file, key or tensor that is missing or wrong.
+    pub fn load_partition(config: &EngineConfig, partition: Partition) -> Result<Self, LoadError> {
         let ops = Cpu::new(config.memory.attention_bytes);
         let checkpoint = Checkpoint::open(&config.checkpoint)?;
-        let components = Components::map(&checkpoint, config.partition)?;
-        let networks = Networks::load(&ops, &checkpoint, &components, config)?;
-        let profile = checkpoint.profile(&[config.partition])?;
-        let fingerprint = fingerprint(&ops, &checkpoint, &components, config)?;
+        let components = Components::map(&checkpoint, partition)?;
+        let networks = Networks::load(&ops, &checkpoint, &components, config, partition)?;
+        let profile = checkpoint.profile(&[partition])?;
+        let fingerprint = fingerprint(&ops, &checkpoint, &components, config, partition)?;
         Ok(Self { ops, networks, profile, fingerprint })
     }
 
-    /// What the checkpoint serves.
+    /// What the loaded partition serves.
     pub fn profile(&self) -> &ModelProfile {
         &self.profile
     }

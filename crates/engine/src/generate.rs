@@ -42,6 +42,16 @@ pub enum GenerateError {
         /// The partition that is loaded.
         loaded: Partition,
     },
+    /// The partition that the task needs could not be loaded in place of another. Nothing was run; the next generation
+    /// tries again.
+    #[error("could not load partition {partition}")]
+    Load {
+        /// The partition.
+        partition: Partition,
+        /// What is missing or wrong.
+        #[source]
+        source: Box<LoadError>,
+    },
     /// The specification contradicts itself.
     #[error("the specification cannot be run")]
     Spec(#[source] SpecError),
@@ -147,8 +157,8 @@ where
         checkpoint: &Checkpoint,
         components: &Components,
         config: &EngineConfig,
+        partition: Partition,
     ) -> Result<Self, LoadError> {
-        let partition = config.partition;
         let dtype = config.dtype.dtype();
         let feed_forward_bytes = config.memory.feed_forward_bytes;
         let tiles = TileGeometry {

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 use clapboard_h3::prepare::PreparedReference;
-use clapboard_h3::{GenerationSpec, ModelProfile};
+use clapboard_h3::{GenerationSpec, ModelProfile, Partition};
 
 use crate::control::Control;
 use crate::engine::{Engine, EngineConfig};
@@ -14,6 +14,7 @@ use crate::generate::{GenerateError, GenerationReport, Request};
 use crate::load::LoadError;
 use crate::progress::Progress;
 use crate::resume::{CheckpointSink, Continuation};
+use crate::run::obey;
 use crate::sink::FrameSink;
 use crate::tap::NoTap;
 
@@ -21,8 +22,8 @@ use crate::tap::NoTap;
 pub struct Generation {
     /// What to generate.
     pub spec: Arc<GenerationSpec>,
-    /// The media of its inputs, in their order.
-    pub media: Vec<PreparedReference>,
+    /// The media of its inputs, in their order; shared, since they may be large and a generation may be started over.
+    pub media: Arc<[PreparedReference]>,
     /// Says whether to go on.
     pub control: Arc<dyn Control>,
     /// Hears progress.
@@ -41,33 +42,39 @@ pub type Done = Box<dyn FnOnce(Result<GenerationReport, GenerateError>) + Send>;
 
 /// A loaded engine on a thread of its own. Generations run one after another; cloning shares the engine.
 ///
+/// One partition is loaded at a time. A generation that needs another one of the served partitions has it loaded in the
+/// place of the one before, ahead of its first sign of progress: no weight is in memory twice, and whoever serves several
+/// pays for each change.
+///
 /// The thread ends, and the engine with it, when the last handle is dropped and the running generation is over.
 #[derive(Clone)]
 pub struct EngineHandle {
     profile: Arc<ModelProfile>,
-    fingerprint: Arc<str>,
+    fingerprints: Arc<[(Partition, String)]>,
     generations: Sender<(Generation, Done)>,
 }
 
 impl EngineHandle {
-    /// Loads an engine on a new thread and waits until it is ready.
+    /// Loads an engine on a new thread and waits until it is ready. Each partition is loaded once, the first one last: what
+    /// is missing is found now, and not by a job.
     ///
-    /// Errors: [`LoadError`] when the checkpoint cannot be loaded.
+    /// Errors: [`LoadError`] when the checkpoint cannot be loaded, or one profile cannot describe its partitions.
     pub fn start(config: EngineConfig) -> Result<Self, LoadError> {
+        let profile = Arc::new(config.profile()?);
         let (loaded_sender, loaded) = channel();
         let (generations, queue) = channel::<(Generation, Done)>();
         let body = move || {
-            let mut engine = match Engine::load(&config) {
-                Ok(engine) => engine,
+            let mut switch = match Switch::load(config) {
+                Ok(switch) => switch,
                 Err(error) => {
                     // The receiver waits below; if it is gone, so is whoever would care.
                     let _ = loaded_sender.send(Err(error));
                     return;
                 }
             };
-            let _ = loaded_sender.send(Ok((engine.profile().clone(), engine.fingerprint().into())));
+            let _ = loaded_sender.send(Ok(Arc::clone(&switch.fingerprints)));
             for (generation, done) in queue {
-                let result = run(&mut engine, generation);
+                let result = run(&mut switch, generation);
                 // Whoever waits for the next generation must not be lost with a listener that panics.
                 if catch_unwind(AssertUnwindSafe(|| done(result))).is_err() {
                     tracing::error!("a listener panicked when it heard how its generation ended");
@@ -75,18 +82,19 @@ impl EngineHandle {
             }
         };
         thread::Builder::new().name("engine".to_owned()).spawn(body).map_err(LoadError::Thread)?;
-        let (profile, fingerprint) = loaded.recv().map_err(|_| LoadError::Panicked)??;
-        Ok(Self { profile: Arc::new(profile), fingerprint, generations })
+        let fingerprints = loaded.recv().map_err(|_| LoadError::Panicked)??;
+        Ok(Self { profile, fingerprints, generations })
     }
 
-    /// What the loaded checkpoint serves.
+    /// What the checkpoint serves, with all partitions that can be loaded.
     pub fn profile(&self) -> &ModelProfile {
         &self.profile
     }
 
-    /// Returns what the engine's results depend on to the last bit, as 64 hex digits: see [`Engine::fingerprint`].
-    pub fn fingerprint(&self) -> &str {
-        &self.fingerprint
+    /// Returns what the results of a partition depend on to the last bit, as 64 hex digits: see [`Engine::fingerprint`].
+    /// None for a partition that is not served.
+    pub fn fingerprint(&self, partition: Partition) -> Option<&str> {
+        find(&self.fingerprints, partition)
     }
 
     /// Runs a generation after those before it; `done` hears how it ended, exactly once.
@@ -98,10 +106,70 @@ impl EngineHandle {
     }
 }
 
+fn find(fingerprints: &[(Partition, String)], partition: Partition) -> Option<&str> {
+    fingerprints.iter().find(|(known, _)| *known == partition).map(|(_, fingerprint)| fingerprint.as_str())
+}
+
+/// The partitions that are served, one of them loaded.
+struct Switch {
+    config: EngineConfig,
+    /// The partition that was loaded at the start.
+    first: Partition,
+    fingerprints: Arc<[(Partition, String)]>,
+    /// The loaded partition; none after one could not be loaded.
+    engine: Option<(Partition, Engine)>,
+}
+
+impl Switch {
+    /// Loads every partition once, and keeps the first.
+    fn load(config: EngineConfig) -> Result<Self, LoadError> {
+        let partitions = config.distinct_partitions()?;
+        let first = partitions[0];
+        let mut fingerprints = Vec::new();
+        let mut engine = None;
+        for &partition in partitions.iter().rev() {
+            // Not beside each other.
+            drop(engine.take());
+            let (_, loaded) = engine.insert((partition, Engine::load_partition(&config, partition)?));
+            fingerprints.push((partition, loaded.fingerprint().to_owned()));
+        }
+        Ok(Self { config, first, fingerprints: fingerprints.into(), engine })
+    }
+
+    /// Returns the engine for a job of `partition`, which is loaded where another one is. A partition that is not served
+    /// changes nothing: the engine itself refuses what it cannot run.
+    fn engine_for(&mut self, partition: Partition, control: &dyn Control) -> Result<&mut Engine, GenerateError> {
+        let loaded = self.engine.as_ref().map(|(loaded, _)| *loaded);
+        let served = find(&self.fingerprints, partition).is_some();
+        let wanted = if served { partition } else { loaded.unwrap_or(self.first) };
+        if loaded != Some(wanted) {
+            // A job that nobody wants any more is not worth a change.
+            obey(control)?;
+            drop(self.engine.take());
+            tracing::info!(partition = %wanted, "loading another partition");
+            let engine = self.load_again(wanted);
+            let failed = |error| GenerateError::Load { partition: wanted, source: Box::new(error) };
+            self.engine = Some((wanted, engine.map_err(failed)?));
+        }
+        let (_, engine) = self.engine.as_mut().expect("it was there or has just been loaded");
+        Ok(engine)
+    }
+
+    fn load_again(&self, partition: Partition) -> Result<Engine, LoadError> {
+        let engine = Engine::load_partition(&self.config, partition)?;
+        if find(&self.fingerprints, partition) == Some(engine.fingerprint()) {
+            Ok(engine)
+        } else {
+            Err(LoadError::Changed { partition })
+        }
+    }
+}
+
 /// Runs one generation; a panic inside becomes its error, so that a broken request does not take the thread along.
-fn run(engine: &mut Engine, generation: Generation) -> Result<GenerationReport, GenerateError> {
+fn run(switch: &mut Switch, generation: Generation) -> Result<GenerationReport, GenerateError> {
     let Generation { spec, media, control, progress, mut sink, resume, mut checkpoints } = generation;
     let attempt = catch_unwind(AssertUnwindSafe(|| {
+        let engine = switch.engine_for(spec.partition, &*control)?;
         let from = Continuation { resume: resume.as_deref(), checkpoints: &mut *checkpoints };
         engine.generate(Request { spec: &spec, media: &media }, &*control, &*progress, &mut *sink, from, &mut NoTap)
     }));

@@ -1,5 +1,7 @@
 //! Why an engine could not be loaded.
 
+use clapboard_h3::Partition;
+
 use crate::ops::OpError;
 use crate::video_vae::TileGeometry;
 use crate::{checkpoint, text};
@@ -7,6 +9,15 @@ use crate::{checkpoint, text};
 /// Why an engine, or one of its networks, could not be loaded. The message names the file, key or tensor.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
+    /// The configuration names no partition.
+    #[error("no partition is named that could be loaded")]
+    NoPartition,
+    /// A partition was loaded again and is another than before, so that its fingerprint is no longer true.
+    #[error("partition {partition} of the checkpoint has changed since it was loaded first")]
+    Changed {
+        /// The partition.
+        partition: Partition,
+    },
     /// The checkpoint lacks something, contradicts itself, or holds another tensor than its config says.
     #[error(transparent)]
     Checkpoint(#[from] checkpoint::Error),

@@ -33,7 +33,10 @@ fn the_same_weights_have_the_same_fingerprint_wherever_they_lie() {
     assert!(first.len() == 64 && first.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')), "{first}");
     assert_eq!(first, fingerprint(&config));
     assert_eq!(first, fingerprint(&EngineConfig::new(there, Partition::Fl2va)));
-    assert_eq!(first, EngineHandle::start(config).expect("it starts").fingerprint());
+    assert_eq!(
+        first,
+        EngineHandle::start(config).expect("it starts").fingerprint(Partition::Fl2va).expect("it is served")
+    );
 }
 
 #[test]
@@ -46,7 +49,7 @@ fn whatever_changes_bits_changes_the_fingerprint() {
     let others = [
         ("another seed", EngineConfig { checkpoint: tiny(folder.path(), 4, Layout::Original), ..config.clone() }),
         ("another layout", EngineConfig { checkpoint: tiny(folder.path(), 3, Layout::Diffusers), ..config.clone() }),
-        ("another partition", EngineConfig { partition: Partition::Ref2va, ..config.clone() }),
+        ("another partition", EngineConfig { partitions: vec![Partition::Ref2va], ..config.clone() }),
         ("another type", EngineConfig { dtype: ComputeDtype::Bf16, ..config.clone() }),
         ("another decode precision", EngineConfig { decode: DecodePrecision::F16, ..config.clone() }),
         ("other attention chunks", EngineConfig { memory: attention, ..config.clone() }),

@@ -78,7 +78,7 @@ fn run(
     let (sender, receiver) = channel();
     let generation = Generation {
         spec: Arc::new(spec.clone()),
-        media: Vec::new(),
+        media: Arc::default(),
         control,
         progress: log.clone(),
         sink,
@@ -226,7 +226,7 @@ fn a_listener_that_panics_does_not_silence_the_next_one() {
     let foreign = GenerationSpec { task: Task::Ref2va, ..spec.clone() };
     let generation = Generation {
         spec: Arc::new(foreign),
-        media: Vec::new(),
+        media: Arc::default(),
         control: Arc::new(Uninterrupted),
         progress: log.clone(),
         sink: Box::new(Keeper(log.clone())),

@@ -390,7 +390,7 @@ fn a_handle_passes_checkpoints_both_ways() {
         let (ended, result) = channel();
         let generation = Generation {
             spec: spec.clone(),
-            media: Vec::new(),
+            media: Arc::default(),
             control: Arc::new(StopAfter::never()),
             progress: log.clone(),
             sink: Box::new(MediaKeeper(log.clone())),

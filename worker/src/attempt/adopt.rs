@@ -17,7 +17,7 @@ use crate::shared::Shared;
 /// Stores the video and ends its job, if the claim under which it was made still holds; else removes it.
 pub(crate) async fn adopt(shared: Arc<Shared>, orphan: Orphan) -> Ended {
     let Orphan { folder, claim } = orphan;
-    let idle = Ended { health: Health::Well, wedged: None, drained: false, places: (None, None) };
+    let idle = Ended { health: Health::Well, wedged: None, places: (None, None) };
     let mut held = Held::default();
     let (video, lease) = (folder.video(), claim.lease(shared.options.lease));
     let hashing = video.clone();

@@ -4,8 +4,10 @@ use std::io;
 
 use clapboard_engine::GenerateError;
 use clapboard_h3::SpecError;
+use clapboard_jobs::blob::InvalidKey;
 use clapboard_jobs::{BlobError, ErrorClass, FailureCode, JobError};
-use clapboard_media::Error as MediaError;
+use clapboard_media::reference::ReferenceError;
+use clapboard_media::{Error as MediaError, decode};
 
 use crate::machine::media_store::is_of_worker;
 use crate::progress::watch::Stall;
@@ -19,6 +21,38 @@ pub(crate) enum AttemptError {
     /// The attempt's folder could not be made.
     #[error("could not make a scratch folder")]
     Folder(#[source] io::Error),
+    /// The specification names an input as no object can be named.
+    #[error("an input of the job has no name that an object can have")]
+    InputName(#[source] InvalidKey),
+    /// An input is not in the media store.
+    #[error("an input of the job is not there any more")]
+    InputGone,
+    /// An input is larger than any that is accepted.
+    #[error("an input of the job has {size_bytes} bytes, and at most {limit_bytes} are accepted")]
+    InputTooLarge {
+        /// Its size.
+        size_bytes: u64,
+        /// The most that its kind may have.
+        limit_bytes: u64,
+    },
+    /// An input was not fetched.
+    #[error("could not fetch an input of the job")]
+    FetchInput(#[source] BlobError),
+    /// An input that was fetched was not written to the scratch folder.
+    #[error("could not keep an input of the job")]
+    KeepInput(#[source] io::Error),
+    /// An input was not decoded.
+    #[error("input {number} of the job cannot be used")]
+    Input {
+        /// Its place among the inputs, from 1.
+        number: usize,
+        /// What is wrong.
+        #[source]
+        source: ReferenceError,
+    },
+    /// Decoding an input panicked.
+    #[error("an input of the job could not be decoded, unexpectedly")]
+    InputPanicked,
     /// The engine did not finish.
     #[error("could not generate the video")]
     Generate(#[source] GenerateError),
@@ -47,7 +81,11 @@ impl AttemptError {
         let fatal = ErrorClass::Fatal { code };
         let retryable = ErrorClass::Retryable { after: None };
         match self {
-            Self::Spec(_) => fatal,
+            Self::Spec(_) | Self::InputName(_) | Self::InputGone | Self::InputTooLarge { .. } => fatal,
+            // Before what is this machine's own: it is well for all other jobs, and there may be no worker that can read it.
+            Self::Input { source, .. } if may_pass(source) => retryable,
+            Self::Input { source, .. } if source.is_of_machine() => ErrorClass::Unwell,
+            Self::Input { .. } => fatal,
             Self::Generate(error) => match error {
                 GenerateError::Stopped(_) => ErrorClass::Interrupted,
                 GenerateError::Sink(_) => match media_error(error) {
@@ -56,13 +94,17 @@ impl AttemptError {
                     _ => retryable,
                 },
                 GenerateError::Panicked { .. } => retryable,
+                // Another worker may have the weights.
+                GenerateError::Load { .. } => ErrorClass::Unwell,
                 _ => fatal,
             },
             Self::Encode(error) if is_content(error) => fatal,
-            Self::Folder(_) => ErrorClass::Unwell,
+            Self::Folder(_) | Self::KeepInput(_) => ErrorClass::Unwell,
             Self::Encode(error) if error.is_of_machine() => ErrorClass::Unwell,
-            Self::Upload(error) if is_of_worker(error) => ErrorClass::Unwell,
-            Self::Encode(_) | Self::Upload(_) | Self::Wedged(_) => retryable,
+            Self::Upload(error) | Self::FetchInput(error) if is_of_worker(error) => ErrorClass::Unwell,
+            Self::Encode(_) | Self::Upload(_) | Self::FetchInput(_) | Self::InputPanicked | Self::Wedged(_) => {
+                retryable
+            }
             Self::Stopped => ErrorClass::Interrupted,
         }
     }
@@ -75,6 +117,9 @@ impl AttemptError {
             Self::Generate(error @ GenerateError::Prompt(source)) => format!("{error}: {source}"),
             Self::Generate(error @ GenerateError::Vision(source)) => format!("{error}: {source}"),
             Self::Generate(GenerateError::Panicked { .. }) => "the engine failed unexpectedly".to_owned(),
+            // What is wrong with a file is said in words that name no path.
+            Self::Input { source, .. } if !source.is_of_machine() => format!("{self}: {source}"),
+            Self::Input { .. } => "could not decode the job's inputs".to_owned(),
             Self::Generate(GenerateError::Sink(_)) => "could not encode the video".to_owned(),
             other => other.to_string(),
         };
@@ -83,7 +128,7 @@ impl AttemptError {
 
     fn code(&self) -> FailureCode {
         match self {
-            Self::Generate(GenerateError::Panicked { .. }) => FailureCode::InternalError,
+            Self::Generate(GenerateError::Panicked { .. } | GenerateError::Load { .. }) => FailureCode::InternalError,
             Self::Generate(error @ GenerateError::Sink(_)) => match media_error(error) {
                 Some(error) if is_content(error) => FailureCode::GenerationFailed,
                 _ => FailureCode::InternalError,
@@ -91,9 +136,27 @@ impl AttemptError {
             Self::Generate(_) | Self::Wedged(_) => FailureCode::GenerationFailed,
             Self::Encode(error) if is_content(error) => FailureCode::GenerationFailed,
             Self::Upload(_) => FailureCode::StorageFailed,
-            Self::Spec(_) | Self::Folder(_) | Self::Encode(_) | Self::Stopped => FailureCode::InternalError,
+            Self::Input { source, .. } if source.is_of_machine() => FailureCode::InternalError,
+            Self::InputName(_)
+            | Self::InputGone
+            | Self::InputTooLarge { .. }
+            | Self::FetchInput(_)
+            | Self::Input { .. } => FailureCode::InputFetchFailed,
+            Self::Spec(_)
+            | Self::Folder(_)
+            | Self::KeepInput(_)
+            | Self::InputPanicked
+            | Self::Encode(_)
+            | Self::Stopped => FailureCode::InternalError,
         }
     }
+}
+
+/// Tells whether decoding may succeed elsewhere or later: it took too long, which a busy machine may be the cause of, or
+/// libheif is not installed here.
+fn may_pass(error: &ReferenceError) -> bool {
+    use decode::Error::{HeifCodecMissing, HeifToolMissing, Hung};
+    matches!(error, ReferenceError::Decode(Hung { .. } | HeifToolMissing { .. } | HeifCodecMissing))
 }
 
 /// The muxer's error inside a failed sink's.
@@ -173,6 +236,58 @@ mod tests {
             AttemptError::Upload(denied),
         ] {
             assert_eq!(error.class(), ErrorClass::Unwell, "{error:?}");
+        }
+    }
+
+    fn input(source: decode::Error) -> AttemptError {
+        AttemptError::Input { number: 2, source: ReferenceError::Decode(source) }
+    }
+
+    #[test]
+    fn an_input_that_is_at_fault_ends_its_job_and_says_what_is_wrong() {
+        let name = "a//b".parse::<clapboard_jobs::BlobKey>().unwrap_err();
+        let undecodable = decode::Error::Undecodable { what: decode::Kind::Image, detail: "/data/scratch/x".into() };
+        for (error, message) in [
+            (AttemptError::InputGone, "an input of the job is not there any more"),
+            (AttemptError::InputName(name), "an input of the job has no name that an object can have"),
+            (
+                AttemptError::InputTooLarge { size_bytes: 9, limit_bytes: 8 },
+                "an input of the job has 9 bytes, and at most 8 are accepted",
+            ),
+            (input(decode::Error::Empty), "input 2 of the job cannot be used: the file is empty"),
+            (
+                input(undecodable),
+                "input 2 of the job cannot be used: \
+                 the image cannot be decoded: it is damaged, or of a kind that is not supported",
+            ),
+        ] {
+            assert_eq!(error.class(), ErrorClass::Fatal { code: FailureCode::InputFetchFailed }, "{error:?}");
+            let told = error.job_error();
+            assert_eq!((told.code, told.message.as_str()), (FailureCode::InputFetchFailed, message));
+        }
+    }
+
+    #[test]
+    fn an_input_that_was_not_read_is_no_fault_of_its_own() {
+        let unavailable = || BlobError::Unavailable { doing: "reading", source: "down".into() };
+        let hung = decode::Error::Hung { what: decode::Kind::Video, limit: Duration::from_secs(1) };
+        for (error, code) in [
+            (AttemptError::FetchInput(unavailable()), FailureCode::InputFetchFailed),
+            (input(hung), FailureCode::InputFetchFailed),
+            (input(decode::Error::HeifCodecMissing), FailureCode::InternalError),
+            (AttemptError::InputPanicked, FailureCode::InternalError),
+        ] {
+            assert_eq!(error.class(), ErrorClass::Retryable { after: None }, "{error:?}");
+            assert_eq!(error.job_error().code, code);
+        }
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let machine = MediaError::Io { doing: "read", path: "/data/scratch/x".into(), source: full() };
+        let denied = BlobError::Denied { doing: "reading an object", source: "403 AccessDenied".into() };
+        for error in
+            [AttemptError::FetchInput(denied), AttemptError::KeepInput(full()), input(decode::Error::Machine(machine))]
+        {
+            assert_eq!(error.class(), ErrorClass::Unwell, "{error:?}");
+            assert!(!error.job_error().message.contains("/data"), "{error:?}");
         }
     }
 

@@ -1,10 +1,13 @@
 //! The one write that ends a claim.
 
+use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clapboard_jobs::{Causes, ErrorClass, HandBack, JobState, Lease, LeaseError, Outcome, Store, StoreError};
 
 use crate::attempt::classify::AttemptError;
+use crate::heartbeat::turns::Turns;
 use crate::progress::watch::{StopCause, Watch};
 use crate::retry::Waits;
 
@@ -61,17 +64,35 @@ pub(crate) enum Written {
     Unknown,
 }
 
+/// The connection over which an ending is written.
+#[derive(Clone, Copy)]
+pub(crate) enum Line<'a> {
+    /// One that others need not wait for.
+    Own(&'a dyn Store),
+    /// That of the heartbeat, where each call takes its turn.
+    Heartbeat(&'a dyn Store, &'a Arc<Turns>),
+}
+
+impl<'a> Line<'a> {
+    fn store(self) -> &'a dyn Store {
+        match self {
+            Self::Own(store) | Self::Heartbeat(store, _) => store,
+        }
+    }
+}
+
 /// Writes the ending, again and again while the lease lasts and the store does not answer.
 ///
 /// A try whose answer was not heard, here or by a process that has died meanwhile, may have taken effect; the next one is
 /// then told that the claim holds no more. So a job that was to be completed is always read back: if its row names this
 /// claim's key, the earlier try had succeeded; and as long as nobody could read it, nothing is known.
-pub(crate) async fn write(store: &dyn Store, lease: &Lease, ending: &Ending, watch: &Watch) -> Written {
+pub(crate) async fn write(line: Line<'_>, lease: &Lease, ending: &Ending, watch: &Watch) -> Written {
+    let store = line.store();
     let mut waits = Waits::default();
     loop {
         let answer = match ending {
-            Ending::Finish(outcome) => heard(watch, store.finish(lease, outcome.clone())).await,
-            Ending::HandBack(hand_back) => heard(watch, store.hand_back(lease, hand_back.clone())).await,
+            Ending::Finish(outcome) => heard(line, watch, store.finish(lease, outcome.clone())).await,
+            Ending::HandBack(hand_back) => heard(line, watch, store.hand_back(lease, hand_back.clone())).await,
         };
         let error = match answer {
             Ok(state) => return Written::State(state),
@@ -80,7 +101,7 @@ pub(crate) async fn write(store: &dyn Store, lease: &Lease, ending: &Ending, wat
         match error {
             LeaseError::Lost { .. } => {
                 if matches!(ending, Ending::Finish(Outcome::Completed { .. })) {
-                    match heard(watch, completed_by(store, lease)).await {
+                    match heard(line, watch, completed_by(store, lease)).await {
                         Ok(true) => return Written::State(JobState::Completed),
                         Ok(false) => {}
                         Err(error) => {
@@ -109,10 +130,23 @@ pub(crate) async fn write(store: &dyn Store, lease: &Lease, ending: &Ending, wat
 }
 
 /// Waits for an answer of the store's, but not for ever: a store that is silent is one that cannot be reached.
-async fn heard<T, E: From<StoreError>>(watch: &Watch, answer: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-    let lease_left = watch.lease_until().saturating_duration_since(Instant::now());
+/// The wait for a turn counts as well.
+async fn heard<T, E: From<StoreError>>(
+    line: Line<'_>,
+    watch: &Watch,
+    answer: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let lease_until = watch.lease_until();
+    let lease_left = lease_until.saturating_duration_since(Instant::now());
     let patience = lease_left.clamp(LEAST_PATIENCE, MOST_PATIENCE);
-    tokio::time::timeout(patience, answer).await.unwrap_or_else(|silence| {
+    let answer = async {
+        match line {
+            Line::Own(_) => Some(answer.await),
+            Line::Heartbeat(_, turns) => turns.call(lease_until, answer).await,
+        }
+    };
+    tokio::time::timeout(patience, answer).await.ok().flatten().unwrap_or_else(|| {
+        let silence = io::Error::from(io::ErrorKind::TimedOut);
         Err(E::from(StoreError::Unavailable { doing: "ending an attempt", source: silence.into() }))
     })
 }
@@ -156,7 +190,7 @@ mod tests {
         let (store, lease, ending, watch, _folder) = finished().await;
         store.lose_next_finish();
         store.refuse_gets();
-        assert_eq!(write(&store, &lease, &ending, &watch).await, Written::Unknown);
+        assert_eq!(write(Line::Own(&store), &lease, &ending, &watch).await, Written::Unknown);
         assert_eq!(store.finishes(), 2);
     }
 
@@ -164,9 +198,9 @@ mod tests {
     async fn a_result_that_a_dead_process_has_written_already_is_no_loss() {
         let (store, lease, ending, watch, _folder) = finished().await;
         for _ in 0..2 {
-            assert_eq!(write(&store, &lease, &ending, &watch).await, Written::State(JobState::Completed));
+            assert_eq!(write(Line::Own(&store), &lease, &ending, &watch).await, Written::State(JobState::Completed));
         }
         store.delete(&lease.tenant, lease.job).await.unwrap().unwrap();
-        assert_eq!(write(&store, &lease, &ending, &watch).await, Written::Lost);
+        assert_eq!(write(Line::Own(&store), &lease, &ending, &watch).await, Written::Lost);
     }
 }

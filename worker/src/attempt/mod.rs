@@ -14,10 +14,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clapboard_h3::GenerationSpec;
-use clapboard_jobs::{Causes, Claimed, HandBack, Hint, Job, JobState, Lease, Outcome, ResultObject, RunReport};
+use clapboard_jobs::{
+    Causes, Claimed, Fingerprint, HandBack, Hint, Job, JobState, Lease, Outcome, ResultObject, RunReport, StoreError,
+};
 
 use crate::attempt::classify::AttemptError;
-use crate::attempt::ending::{Ending, Written};
+use crate::attempt::ending::{Ending, Line, Written};
+use crate::attempt::run_engine::Work;
 use crate::claims::pipeline::{Place, Seat};
 use crate::error::Error;
 use crate::heartbeat::Kept;
@@ -41,8 +44,6 @@ pub(crate) struct Ended {
     pub(crate) health: Health,
     /// The engine or an upload hangs: the process has to end. The job has been handed back.
     pub(crate) wedged: Option<Error>,
-    /// The job was handed back since this worker drains: another may have it at once.
-    pub(crate) drained: bool,
     /// The engine and the place to wait for it, where the attempt had them to its end; to be dropped once the rest has been
     /// dealt with.
     pub(crate) places: (Option<Seat>, Option<Place>),
@@ -55,8 +56,7 @@ pub(crate) struct Ended {
 pub(crate) async fn execute(shared: Arc<Shared>, claimed: Claimed, claimed_at: Instant, place: Place) -> Ended {
     let Claimed { lease, job } = claimed;
     let watch = Arc::new(Watch::new(shared.options.stall_limits, claimed_at + lease.duration));
-    let hint = Hint { queue: job.queue(), rank: job.rank, job: job.id };
-    let attempt = Attempt::new(Arc::clone(&shared), lease, watch);
+    let attempt = Attempt::new(shared, lease, watch);
     let mut held = Held { place: Some(place), ..Held::default() };
     let made = match job.spec.decode() {
         Ok(spec) => tokio::select! {
@@ -65,20 +65,7 @@ pub(crate) async fn execute(shared: Arc<Shared>, claimed: Claimed, claimed_at: I
         },
         Err(error) => Err(AttemptError::Spec(error)),
     };
-    let ended = attempt.settle(made, held).await;
-    if ended.drained {
-        hint_at(&shared, hint).await;
-    }
-    ended
-}
-
-/// Tells idle workers of a job that can be claimed again at once; without that the next refill does.
-async fn hint_at(shared: &Shared, hint: Hint) {
-    let hints = [hint];
-    let pushed = tokio::time::timeout(HINT_PATIENCE, shared.parts.dispatch.push(&hints)).await;
-    if !matches!(pushed, Ok(Ok(()))) {
-        tracing::debug!(job_id = %hint.job, "a hint at a job that was handed back is lost");
-    }
+    attempt.settle(made, held).await
 }
 
 /// Ends the attempt for its other threads.
@@ -150,14 +137,19 @@ impl Attempt {
         held: &mut Held,
     ) -> Result<Made, AttemptError> {
         let folder = &*held.folder.insert(self.make_folder().await?);
-        let start = self.prepare(job).await?;
+        let generator = &self.shared.parts.generator;
+        // A partition that is not served has none, and the engine refuses it.
+        let fingerprint = Fingerprint(generator.fingerprint(spec.partition).unwrap_or_default().to_owned());
+        let media = self.prepare_inputs(&spec, folder).await?;
+        let start = self.find_start(job, &fingerprint).await?;
         held.seat = Some(self.take_engine(claimed_at).await?);
         held.place = None;
         let begun_at = Instant::now();
-        let ffmpeg = &self.shared.parts.ffmpeg;
+        let ffmpeg = &self.shared.parts.tools.ffmpeg;
         let sink = MuxSink::new(ffmpeg, spec.quality, folder.path().to_owned(), folder.video());
         held.sink = Some(sink.clone());
-        let report = self.run_engine(spec, start, &sink, folder.path()).await?;
+        let work = Work { spec, media, fingerprint };
+        let report = self.run_engine(work, start, &sink, folder.path()).await?;
         self.watch.generated();
         let stages = report.phase_seconds.iter().map(|(phase, seconds)| (phase.to_string(), *seconds)).collect();
         let seat = held.seat.take();
@@ -178,8 +170,8 @@ impl Attempt {
         }
     }
 
-    /// Fetches what the engine will need.
-    async fn prepare(&self, job: &Job) -> Result<Start, AttemptError> {
+    /// Fetches the state from which the engine goes on.
+    async fn find_start(&self, job: &Job, engine: &Fingerprint) -> Result<Start, AttemptError> {
         let (parts, limit) = (&self.shared.parts, self.shared.options.stall_limits.prepare);
         // Bounded by itself, and no hang of this machine's.
         self.watch.waits();
@@ -187,7 +179,7 @@ impl Attempt {
             biased;
             () = self.watch.stopping.cancelled() => Err(AttemptError::Stopped),
             () = self.shared.closing.cancelled() => Err(AttemptError::Stopped),
-            start = start_of(job, parts.generator.fingerprint(), &*parts.blob, limit) => Ok(start),
+            start = start_of(job, engine, &*parts.blob, limit) => Ok(start),
         }
     }
 
@@ -326,7 +318,6 @@ impl Attempt {
         }
         let mut health = Health::Well;
         let mut wedged = None;
-        let mut drained = false;
         let written = match made {
             Ok(Made { object, report }) => self.write(&Ending::Finish(Outcome::Completed { object, report })).await,
             Err(AttemptError::Wedged(stall)) => {
@@ -344,7 +335,6 @@ impl Attempt {
                     if matches!(ending, Ending::HandBack(HandBack::Unwell { .. })) {
                         health = Health::Unwell;
                     }
-                    drained = matches!(ending, Ending::HandBack(HandBack::Drained));
                     self.write(&ending).await
                 }
                 None => Written::Lost,
@@ -360,19 +350,40 @@ impl Attempt {
             Written::Unknown => tracing::error!("the attempt's ending could not be written, the job will be reclaimed"),
         }
         let ours = matches!(written, Written::State(JobState::Completed) | Written::Unknown);
+        if written == Written::State(JobState::Queued) {
+            self.hint().await;
+        }
         if stored && !ours {
             self.remove_result().await;
         }
         held.clean().await;
-        drained &= matches!(written, Written::State(JobState::Queued));
-        Ended { health, wedged, drained, places: (held.seat, held.place) }
+        Ended { health, wedged, places: (held.seat, held.place) }
     }
 
     async fn write(&self, ending: &Ending) -> Written {
         self.watch.ending.cancel();
+        let line = Line::Own(&*self.shared.parts.store);
         tokio::select! {
-            written = ending::write(&*self.shared.parts.store, &self.lease, ending, &self.watch) => written,
+            written = ending::write(line, &self.lease, ending, &self.watch) => written,
             () = self.shared.endings_are_over() => Written::Unknown,
+        }
+    }
+
+    /// Tells idle workers of the job that was handed back, if it can be claimed at once; without that the next refill does.
+    async fn hint(&self) {
+        let hinting = async {
+            let (store, dispatch) = (&self.shared.parts.store, &self.shared.parts.dispatch);
+            let (job, now) = tokio::join!(store.get(&self.lease.tenant, self.lease.job), store.now());
+            match (job?, now?) {
+                (Some(job), now) if job.state == JobState::Queued && job.run_at <= now => {
+                    Ok(dispatch.push(&[Hint { queue: job.queue(), rank: job.rank, job: job.id }]).await)
+                }
+                _ => Ok(Ok(())),
+            }
+        };
+        let hinted: Result<Result<Result<(), _>, StoreError>, _> = tokio::time::timeout(HINT_PATIENCE, hinting).await;
+        if !matches!(hinted, Ok(Ok(Ok(())))) {
+            tracing::debug!("a hint at a job that was handed back is lost");
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clapboard_engine::{GenerateError, Generation, GenerationReport, Stop};
 use clapboard_h3::GenerationSpec;
+use clapboard_h3::prepare::PreparedReference;
 use clapboard_jobs::{Causes, Fingerprint};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -16,20 +17,30 @@ use crate::resume::states::{StateKeeper, StateSink, StateSlot};
 use crate::video::sink::MuxSink;
 use crate::video::upload::wedged;
 
+/// What the engine is to do.
+#[derive(Clone)]
+pub(crate) struct Work {
+    pub(crate) spec: Arc<GenerationSpec>,
+    /// The media of its inputs, in their order.
+    pub(crate) media: Arc<[PreparedReference]>,
+    /// What the engine's results depend on.
+    pub(crate) fingerprint: Fingerprint,
+}
+
 impl Attempt {
     /// Runs the engine from where the attempt starts, or from the beginning where the engine cannot go on from there.
     pub(crate) async fn run_engine(
         &self,
-        spec: Arc<GenerationSpec>,
+        work: Work,
         start: Start,
         sink: &MuxSink,
         folder: &Path,
     ) -> Result<GenerationReport, AttemptError> {
         let resumes = start.state.is_some();
-        match self.generate(Arc::clone(&spec), start, sink, folder).await {
+        match self.generate(work.clone(), start, sink, folder).await {
             Err(AttemptError::Generate(GenerateError::Resume(error))) if resumes => {
                 tracing::warn!(error = %Causes(&error), "the engine refuses the stored state, starting over");
-                self.generate(spec, Start::NOISE, sink, folder).await
+                self.generate(work, Start::NOISE, sink, folder).await
             }
             ended => ended,
         }
@@ -39,7 +50,7 @@ impl Attempt {
     /// for.
     async fn generate(
         &self,
-        spec: Arc<GenerationSpec>,
+        work: Work,
         start: Start,
         sink: &MuxSink,
         folder: &Path,
@@ -51,13 +62,13 @@ impl Attempt {
             blob: Arc::clone(&parts.blob),
             lease: self.lease.clone(),
             folder: folder.to_owned(),
-            fingerprint: Fingerprint(parts.generator.fingerprint().to_owned()),
+            fingerprint: work.fingerprint,
             patience: options.stall_limits.upload,
             watch: Arc::clone(&self.watch),
         };
         let generation = Generation {
-            spec,
-            media: Vec::new(),
+            spec: work.spec,
+            media: work.media,
             control: Arc::clone(&self.watch) as _,
             progress: Arc::clone(&self.watch) as _,
             sink: Box::new(sink.clone()),

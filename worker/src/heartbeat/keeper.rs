@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use clapboard_jobs::{Beat, Causes, Lease, LeaseError, Store};
 
 use crate::attempt::classify::AttemptError;
-use crate::attempt::ending::{self, Ending, Written};
+use crate::attempt::ending::{self, Ending, Line, Written};
 use crate::heartbeat::turns::Turns;
 use crate::options::Options;
 use crate::progress::watch::{Stage, Stall, StopCause, Watch};
@@ -93,7 +93,9 @@ impl Keeper {
                 Ok(Called::Begin) => (begun, unanswered) = (true, false),
                 Ok(Called::Beat) => unanswered = false,
                 Ok(Called::InVain) => unanswered = true,
+                // A server that gives up waiting for a lock says so as an error: it is no answer either.
                 Err(LeaseError::Store(error)) => {
+                    unanswered = true;
                     tracing::warn!(error = %Causes(&error), "a beat failed");
                 }
                 // A beat names no object, so only the loss can be meant.
@@ -145,11 +147,15 @@ impl Keeper {
         Ok(if begin { Called::Begin } else { Called::Beat })
     }
 
-    /// Gives the job of an attempt that is wedged back: its own thread may never do anything again.
+    /// Gives the job of an attempt that is wedged back, in its turn: its own thread may never do anything again, and those of
+    /// other leases need the connection as well.
     async fn give_back(&self, stall: Stall) -> Written {
         let wedged = AttemptError::Wedged(stall);
         match Ending::of(&wedged, self.watch.cause(), self.unwell_pause) {
-            Some(ending) => ending::write(&*self.store, &self.lease, &ending, &self.watch).await,
+            Some(ending) => {
+                let line = Line::Heartbeat(&*self.store, &self.turns);
+                ending::write(line, &self.lease, &ending, &self.watch).await
+            }
             None => Written::Lost,
         }
     }
@@ -162,24 +168,59 @@ fn millis(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use clapboard_h3::Partition;
-    use clapboard_jobs::fixtures::{MovedClock, small_spec};
-    use clapboard_jobs::{Claimant, Claimed, HandBack, NewJob, Policy, Tenant, WorkerId};
+    use clapboard_jobs::fixtures::{FaultyStore, MovedClock, small_spec};
+    use clapboard_jobs::{Claimant, Claimed, HandBack, JobState, NewJob, Policy, Tenant, WorkerId};
     use clapboard_store_sqlite::SqliteStore;
+    use tempfile::TempDir;
+    use tokio::sync::{Notify, oneshot};
+
+    use crate::heartbeat::NOT_PRESSED;
+    use crate::options::StallLimits;
 
     use super::*;
 
-    #[tokio::test]
-    async fn a_beat_that_an_ending_overtakes_is_no_loss() {
+    /// A claim, options of a worker that beats often, and a folder that goes with the store.
+    async fn claimed() -> (Arc<dyn Store>, Lease, Options, TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let clock = Arc::new(MovedClock::default());
         let store = SqliteStore::open(&folder.path().join("jobs.sqlite"), Policy::default(), clock).await.unwrap();
         let job = store.create(NewJob::new(Tenant::default(), "h3", &small_spec())).await.unwrap();
         let claimant = Claimant::new(WorkerId::new(), vec![Partition::Fl2va]);
         let Claimed { lease, .. } = store.claim(job.id, &claimant).await.unwrap().unwrap();
-        store.hand_back(&lease, HandBack::Drained).await.unwrap();
         let beat_interval = Duration::from_millis(5);
         let options = Options { beat_interval, ..Options::new(claimant.worker, folder.path().to_owned()) };
-        let store: Arc<dyn Store> = Arc::new(store);
+        (Arc::new(store), lease, options, folder)
+    }
+
+    /// Takes a turn until it is told to leave; tells when it has it.
+    fn hold(turns: &Arc<Turns>, due: Instant) -> (oneshot::Receiver<()>, Arc<Notify>) {
+        let (enter, entered) = oneshot::channel();
+        let leave = Arc::new(Notify::new());
+        let (turns, left) = (Arc::clone(turns), Arc::clone(&leave));
+        tokio::spawn(async move {
+            let holding = async {
+                enter.send(()).unwrap();
+                left.notified().await;
+            };
+            turns.call(due, holding).await
+        });
+        (entered, leave)
+    }
+
+    /// Waits until so many wait for their turn.
+    async fn until_waiting(turns: &Turns, count: usize) {
+        let waiting = async {
+            while turns.dues().len() != count {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_beat_that_an_ending_overtakes_is_no_loss() {
+        let (store, lease, options, _folder) = claimed().await;
+        store.hand_back(&lease, HandBack::Drained).await.unwrap();
         for ended in [true, false] {
             let watch = Arc::new(Watch::new(options.stall_limits, Instant::now() + lease.duration));
             if ended {
@@ -195,5 +236,47 @@ mod tests {
             let (written, stopped) = tokio::join!(keeper.run(), over);
             assert_eq!((written, stopped), (None, !ended));
         }
+    }
+
+    #[tokio::test]
+    async fn the_job_of_a_wedged_engine_is_given_back_in_its_turn() {
+        let (store, lease, options, _folder) = claimed().await;
+        let turns = Turns::new(options.lease, options.fence_margin);
+        let (entered, leave) = hold(&turns, Instant::now());
+        entered.await.unwrap();
+        let stall_limits = StallLimits::all(Duration::from_millis(1));
+        let watch = Arc::new(Watch::new(stall_limits, Instant::now() + lease.duration));
+        let keeper = Keeper::new(Arc::clone(&store), Arc::clone(&turns), lease.clone(), Arc::clone(&watch), &options);
+        let keeping = tokio::spawn(keeper.run());
+        watch.wedged.cancelled().await;
+        until_waiting(&turns, 1).await;
+        assert_eq!(store.get(&lease.tenant, lease.job).await.unwrap().unwrap().state, JobState::Running);
+        leave.notify_one();
+        assert_eq!(keeping.await.unwrap(), Some(Written::State(JobState::Queued)));
+    }
+
+    #[tokio::test]
+    async fn a_beat_that_fails_gives_way_to_others_the_next_time() {
+        let (store, lease, options, _folder) = claimed().await;
+        let faulty = FaultyStore::over(store);
+        faulty.refuse_beats();
+        let turns = Turns::new(options.lease, options.fence_margin);
+        let (entered, leave) = hold(&turns, Instant::now());
+        entered.await.unwrap();
+        let watch = Arc::new(Watch::new(options.stall_limits, Instant::now() + lease.duration));
+        let keeper = Keeper::new(Arc::new(faulty), Arc::clone(&turns), lease.clone(), Arc::clone(&watch), &options);
+        let keeping = tokio::spawn(keeper.run());
+        until_waiting(&turns, 1).await;
+        let first = turns.dues()[0];
+        // The next one after the beat, so that the beat after that waits again.
+        let (entered, leave_again) = hold(&turns, Instant::now() + NOT_PRESSED);
+        until_waiting(&turns, 2).await;
+        leave.notify_one();
+        entered.await.unwrap();
+        until_waiting(&turns, 1).await;
+        assert!(turns.dues()[0] >= first + lease.duration);
+        watch.end();
+        leave_again.notify_one();
+        assert_eq!(keeping.await.unwrap(), None);
     }
 }

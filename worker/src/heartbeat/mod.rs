@@ -14,7 +14,7 @@
 
 pub(crate) mod announcer;
 mod keeper;
-mod turns;
+pub(crate) mod turns;
 
 use std::io;
 use std::sync::Arc;

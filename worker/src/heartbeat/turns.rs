@@ -67,6 +67,14 @@ impl Turns {
     }
 }
 
+#[cfg(test)]
+impl Turns {
+    /// How pressed those are who wait, the most pressed first.
+    pub(crate) fn dues(&self) -> Vec<Instant> {
+        self.queue().waiting.keys().map(|(due, _)| *due).collect()
+    }
+}
+
 impl Drop for Turn {
     fn drop(&mut self) {
         let next = {
@@ -92,10 +100,6 @@ mod tests {
         Turns::new(Duration::from_secs(60), Duration::from_secs(15))
     }
 
-    fn waiting(turns: &Turns) -> usize {
-        turns.queue().waiting.len()
-    }
-
     #[tokio::test]
     async fn the_most_pressed_is_the_next_and_who_has_gone_is_passed_over() {
         let turns = turns();
@@ -109,7 +113,7 @@ mod tests {
                 turns.call(due, async { order.lock().unwrap().push(seconds) }).await.unwrap();
             }));
             let place = callers.len();
-            while waiting(&first.0) < place {
+            while first.0.dues().len() < place {
                 tokio::task::yield_now().await;
             }
         }

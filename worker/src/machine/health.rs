@@ -1,13 +1,13 @@
 //! Whether this machine has what every job needs, and how long to wait when it has not.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clapboard_jobs::{Blob, BlobError, Causes};
 use clapboard_media::{Error as MediaError, Ffmpeg};
 
-use crate::machine::media_store::{self, is_of_worker};
+use crate::machine::media_store::{self, TRIAL_PATIENCE, is_of_worker};
 use crate::scratch;
 
 /// The longest pause between two examinations, unless the first is longer.
@@ -34,26 +34,37 @@ pub(crate) enum Lack {
     /// The media store does not let us in, or its disk takes nothing.
     #[error("could not put an object into the media store")]
     MediaStore(#[source] BlobError),
+    /// The media store was reached and does not answer.
+    #[error("the media store did not take an object within {0:?}")]
+    MediaStoreSilent(Duration),
 }
 
-/// Does in small what every job does: writes a file, starts ffmpeg, puts an object. A media store that is away is no lack of
-/// this machine's: jobs wait for it with their videos.
+/// Does in small what every job does with this machine: writes a file, starts ffmpeg.
 ///
-/// Errors: [`Lack`].
-pub(crate) async fn examine(root: PathBuf, ffmpeg: Ffmpeg, blob: &dyn Blob) -> Result<(), Lack> {
-    let folder = root.clone();
+/// Errors: [`Lack::Scratch`], [`Lack::Ffmpeg`].
+pub(crate) async fn examine(root: PathBuf, ffmpeg: Ffmpeg) -> Result<(), Lack> {
     let examining = tokio::task::spawn_blocking(move || {
-        scratch::probe(&folder).map_err(Lack::Scratch)?;
+        scratch::probe(&root).map_err(Lack::Scratch)?;
         ffmpeg.check().map_err(Lack::Ffmpeg)
     });
-    examining.await.map_err(|failed| Lack::Scratch(failed.into()))??;
-    match media_store::try_out(blob, &root).await {
-        Err(error) if is_of_worker(&error) => Err(Lack::MediaStore(error)),
-        Err(error) => {
+    examining.await.map_err(|failed| Lack::Scratch(failed.into()))?
+}
+
+/// Does in small what every job does with the media store: puts an object. One that is away is no lack of this machine's:
+/// jobs wait for it with their videos. One that is there and silent, for as long as an upload may stand still and for
+/// [`TRIAL_PATIENCE`] at most, would stop the next job's upload as well.
+///
+/// Errors: [`Lack::MediaStore`], [`Lack::MediaStoreSilent`].
+pub(crate) async fn try_store(blob: &dyn Blob, root: &Path, stall_limit: Duration) -> Result<(), Lack> {
+    let patience = stall_limit.min(TRIAL_PATIENCE);
+    match media_store::try_out(blob, root, patience).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) if is_of_worker(&error) => Err(Lack::MediaStore(error)),
+        Ok(Err(error)) => {
             tracing::warn!(error = %Causes(&error), "the media store is away");
             Ok(())
         }
-        Ok(()) => Ok(()),
+        Err(_) => Err(Lack::MediaStoreSilent(patience)),
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct Stall {
 pub(crate) enum Stage {
     /// It makes ready what the engine will need.
     Preparing,
-    /// It waits for the engine, where nothing moves.
+    /// It waits for the engine or for the media store, where nothing moves.
     Waiting,
     /// It has the engine.
     Generating,
@@ -136,9 +136,16 @@ impl Watch {
         self.state().stage
     }
 
-    /// Takes note that nothing is left to do but to wait for the engine.
+    /// Takes note that there is nothing to do but to wait, for the engine or for what is no part of this machine.
     pub(crate) fn waits(&self) {
         self.state().stage = Stage::Waiting;
+    }
+
+    /// Takes note that something is made ready again.
+    pub(crate) fn prepares(&self) {
+        let mut state = self.state();
+        state.stage = Stage::Preparing;
+        state.moved_at = Instant::now();
     }
 
     /// Takes note that the attempt has the engine.

@@ -8,6 +8,7 @@ use clapboard_jobs::{Blob, BlobError, Causes, Checkpoint, Fingerprint, Job};
 use tokio::io::AsyncReadExt;
 use tokio_util::io::StreamReader;
 
+use crate::machine::media_store::PART_PATIENCE;
 use crate::retry::Waits;
 use crate::scratch::digest;
 
@@ -15,8 +16,6 @@ use crate::scratch::digest;
 const MAX_STATE_BYTES: u64 = 4 << 30;
 /// How much is read at once.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// How long the media store may take for each part of it.
-const PART_PATIENCE: Duration = Duration::from_secs(30);
 /// How often an unreachable state is tried before the attempt begins at its noise.
 const TRIES: u32 = 3;
 
@@ -60,10 +59,9 @@ impl StateError {
 
 /// Finds where the attempt begins. A state that another engine made, or that cannot be read within `limit`, is passed
 /// over.
-pub(crate) async fn start_of(job: &Job, fingerprint: &str, blob: &dyn Blob, limit: Duration) -> Start {
+pub(crate) async fn start_of(job: &Job, engine: &Fingerprint, blob: &dyn Blob, limit: Duration) -> Start {
     let Some(checkpoint) = &job.checkpoint else { return Start::NOISE };
-    let Fingerprint(made_by) = &checkpoint.fingerprint;
-    if made_by != fingerprint {
+    if checkpoint.fingerprint != *engine {
         tracing::info!(step = checkpoint.step, "the stored state is another engine's, starting over");
         return Start::NOISE;
     }

@@ -18,6 +18,13 @@ const PREFIX: &str = "attempt-";
 /// How much a probe writes: more than a file system finds room for without a new block.
 const PROBE_BYTES: usize = 64 * 1024;
 
+/// Returns the folder in which a worker works below the folder that an operator gave it: [`Options::scratch`].
+///
+/// [`Options::scratch`]: crate::Options::scratch
+pub fn work_folder(root: &Path) -> PathBuf {
+    root.join("work")
+}
+
 /// Makes the scratch folder where it is missing, removes what attempts of dead processes left in it, and returns the
 /// finished videos that lie there with their claims.
 ///
@@ -98,6 +105,11 @@ impl AttemptFolder {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Where the file of the `index`th input lies while it is read.
+    pub(crate) fn input(&self, index: usize) -> PathBuf {
+        self.path.join(format!("input-{index}"))
     }
 
     /// Where the finished video lies.

@@ -82,6 +82,24 @@ async fn a_video_whose_job_was_cancelled_meanwhile_is_not_stored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_drain_hands_back_the_job_of_a_video_that_cannot_be_stored_and_idle_workers_are_told() {
+    let mut house = House::new().await;
+    let (id, _) = crashed(&mut house).await;
+    let (blob, gate) = GatedBlob::over(&house.blob, ".mp4");
+    let _open = Opener(gate);
+    house.blob = blob;
+    let options = Options { drain_timeout: Duration::from_millis(50), ..house.options() };
+    let worker = house.start_with(Scripted::honest(), options);
+    // The beats of the new worker keep the lease that its forerunner has left.
+    house.until_renewed(id, 2).await;
+    worker.stop().await.unwrap();
+    let job = house.find(id).await.unwrap();
+    assert_eq!((job.state, job.attempt), (JobState::Queued, 0));
+    house.until_hinted_at(&job).await;
+    assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_video_is_not_taken_for_a_result() {
     let mut house = House::new().await;
     let (id, folder) = crashed(&mut house).await;

@@ -139,9 +139,10 @@ async fn a_job_that_is_claimed_ahead_of_an_engine_that_falls_silent_is_handed_ba
     let _open = Opener(gate.clone());
     let options = Options { prefetch_window: Duration::from_millis(500), ..house.options() };
     let worker = house.start_with(Scripted::close_to_the_end(&gate), options);
-    let (first, second) = (house.submit().await, house.submit().await);
+    let (first, second) = (house.submit().await, house.submit_quietly().await.id);
     house.until_state(second, JobState::Running).await;
-    house.until(second, |job| job.state == JobState::Queued).await;
+    let left = house.until(second, |job| job.state == JobState::Queued).await;
+    house.until_hinted_at(&left).await;
     // The engine is silent for longer than any prediction: nothing is claimed ahead of it any more.
     house.until_renewed(first, 40).await;
     assert_eq!(house.ends(second).await, [Some(AttemptEnd::Drained)]);

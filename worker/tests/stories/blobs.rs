@@ -23,6 +23,10 @@ enum Way {
     SlowlyFor(Duration),
     /// They are not let in before the gate is open; each that comes is counted.
     Denied(Gate, Arc<AtomicU32>),
+    /// They wait at the gate; each that comes is counted.
+    Counted(Gate, Arc<AtomicU32>),
+    /// They cannot be read before the gate is open; each try to is counted.
+    UnreadableUntil(Gate, Arc<AtomicU32>),
     /// They are stored, and nobody who wants to remove them is answered.
     Irremovable,
     /// They are refused.
@@ -71,6 +75,23 @@ impl GatedBlob {
         (Arc::new(Self { inner: Arc::clone(inner), suffix: "", way }), gate, count)
     }
 
+    /// Lets every object wait until the gate is open, and counts them.
+    pub(crate) fn counted(inner: &Arc<dyn Blob>) -> (Arc<dyn Blob>, Gate, Arc<AtomicU32>) {
+        let (gate, count) = (Gate::default(), Arc::new(AtomicU32::new(0)));
+        let way = Way::Counted(gate.clone(), Arc::clone(&count));
+        (Arc::new(Self { inner: Arc::clone(inner), suffix: "", way }), gate, count)
+    }
+
+    /// Stores objects of this suffix, lets nobody read them until the gate is open, and counts those who try.
+    pub(crate) fn unreadable_until(
+        inner: &Arc<dyn Blob>,
+        suffix: &'static str,
+    ) -> (Arc<dyn Blob>, Gate, Arc<AtomicU32>) {
+        let (gate, count) = (Gate::default(), Arc::new(AtomicU32::new(0)));
+        let way = Way::UnreadableUntil(gate.clone(), Arc::clone(&count));
+        (Arc::new(Self { inner: Arc::clone(inner), suffix, way }), gate, count)
+    }
+
     /// Stores objects of this suffix, and answers nobody who wants to remove them.
     pub(crate) fn irremovable(inner: &Arc<dyn Blob>, suffix: &'static str) -> Arc<dyn Blob> {
         Arc::new(Self { inner: Arc::clone(inner), suffix, way: Way::Irremovable })
@@ -97,6 +118,12 @@ impl Blob for GatedBlob {
     async fn put_file(&self, key: &BlobKey, file: &Path, moved: &(dyn Fn() + Send + Sync)) -> Result<Put, BlobError> {
         if key.as_str().ends_with(self.suffix) {
             match &self.way {
+                Way::Counted(gate, count) => {
+                    count.fetch_add(1, Ordering::SeqCst);
+                    while !gate.is_open() {
+                        tokio::time::sleep(Duration::from_millis(2)).await;
+                    }
+                }
                 Way::Through(gate) => {
                     while !gate.is_open() {
                         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -120,7 +147,7 @@ impl Blob for GatedBlob {
                     return Err(BlobError::Denied { doing: "following the story", source: "as the story says".into() });
                 }
                 Way::Closed => return Err(away()),
-                Way::Denied(..) | Way::Irremovable | Way::Unreadable | Way::Silent => {}
+                Way::Denied(..) | Way::Irremovable | Way::Unreadable | Way::UnreadableUntil(..) | Way::Silent => {}
             }
         }
         self.inner.put_file(key, file, moved).await
@@ -133,6 +160,14 @@ impl Blob for GatedBlob {
     async fn open(&self, key: &BlobKey, range: Option<Range<u64>>) -> Result<Option<Opened>, BlobError> {
         if matches!(self.way, Way::Unreadable) && key.as_str().ends_with(self.suffix) {
             return Err(away());
+        }
+        if let Way::UnreadableUntil(gate, count) = &self.way
+            && key.as_str().ends_with(self.suffix)
+        {
+            count.fetch_add(1, Ordering::SeqCst);
+            if !gate.is_open() {
+                return Err(away());
+            }
         }
         if matches!(self.way, Way::Silent) && key.as_str().ends_with(self.suffix) {
             return pending().await;

@@ -5,10 +5,11 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use clapboard_engine::{GenerateError, MediaChunk, Phase as EnginePhase, SinkError};
+use clapboard_engine::{GenerateError, LoadError, MediaChunk, Phase as EnginePhase, SinkError};
+use clapboard_h3::Partition;
 use clapboard_jobs::fixtures::{FaultyBlob, FaultyStore};
 use clapboard_jobs::{AttemptEnd, FailureCode, JobState, Phase, Status};
 use clapboard_media::Ffmpeg;
@@ -273,6 +274,52 @@ async fn the_job_of_an_engine_that_hangs_goes_back_over_the_heartbeats_connectio
     assert!(matches!(error, Error::Wedged { .. }), "{error}");
     let job = jobs.get(&house.tenant, id).await.unwrap().unwrap();
     assert_eq!((job.state, job.attempt), (JobState::Queued, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_media_store_that_hangs_is_waited_for_by_a_worker_that_is_unwell() {
+    let mut house = House::new().await;
+    let wrapper = wrapped_ffmpeg(&house);
+    house.ffmpeg = Ffmpeg::at(&wrapper, "ffprobe").unwrap();
+    fs::remove_file(&wrapper).unwrap();
+    let (blob, gate, tried) = GatedBlob::counted(&house.blob);
+    let _open = Opener(gate.clone());
+    house.blob = blob;
+    let limit = Duration::from_secs(3);
+    let stall_limits = StallLimits { prepare: limit, upload: limit, ..StallLimits::all(Duration::from_secs(120)) };
+    let unwell_pause = Duration::from_millis(200);
+    let worker = house.start_with(Scripted::honest(), Options { stall_limits, unwell_pause, ..house.options() });
+    let id = house.submit().await;
+    house.until(id, |job| job.state == JobState::Queued && job.fence.0 == 1).await;
+    wrapped_ffmpeg(&house);
+    // The first try has hung for as long as a disk may.
+    house.until(id, |_| tried.load(Ordering::SeqCst) >= 2).await;
+    assert_eq!(house.ends(id).await.len(), 1);
+    gate.open();
+    assert_eq!(house.until_state(id, JobState::Completed).await.attempt, 1);
+    worker.stop().await.unwrap();
+    assert_eq!(house.scratch(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn weights_that_an_engine_cannot_load_cost_no_attempt() {
+    let house = House::new().await;
+    let gone = AtomicBool::new(true);
+    let generator = Scripted::new(move |play| {
+        if gone.swap(false, Ordering::SeqCst) {
+            let source = Box::new(LoadError::Changed { partition: Partition::Fl2va });
+            return Err(GenerateError::Load { partition: Partition::Fl2va, source });
+        }
+        play.denoise()?;
+        play.media()?;
+        Ok(play.report())
+    });
+    let options = Options { unwell_pause: Duration::from_millis(20), ..house.options() };
+    let worker = house.start_with(generator, options);
+    let id = house.submit().await;
+    let job = house.until_state(id, JobState::Completed).await;
+    assert_eq!((job.attempt, job.fence.0), (1, 2));
+    worker.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

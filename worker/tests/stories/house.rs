@@ -1,7 +1,7 @@
 //! A standalone service without HTTP: what a story takes place in.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +10,11 @@ use clapboard_dispatch::MemoryDispatch;
 use clapboard_h3::{GenerationSpec, Partition};
 use clapboard_jobs::fixtures::{FaultyStore, MovedClock, small_spec};
 use clapboard_jobs::{
-    Attempt, AttemptEnd, Blob, CapacityClass, Claimant, Claimed, Dispatch, Hint, Job, JobId, JobState, NewJob, Policy,
-    Queue, Store, Tenant, WorkerId,
+    Attempt, AttemptEnd, Blob, BlobKey, CapacityClass, Claimant, Claimed, Dispatch, Hint, Job, JobId, JobState, NewJob,
+    Policy, Queue, Store, Tenant, WorkerId,
 };
-use clapboard_media::Ffmpeg;
+use clapboard_media::decode::image::HeifTool;
+use clapboard_media::{Ffmpeg, MediaTools};
 use clapboard_store_sqlite::SqliteStore;
 use clapboard_worker::{Drained, Error, Generator, Options, Parts, StallLimits, Worker};
 use tempfile::TempDir;
@@ -22,6 +23,9 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a story waits for what must come.
 pub(crate) const GENEROUS: Duration = Duration::from_secs(120);
+
+/// What the keys of all inputs end in.
+pub(crate) const INPUT_DIGITS: &str = "00000000deadbeef";
 
 pub(crate) struct House {
     folder: TempDir,
@@ -69,6 +73,10 @@ impl House {
         faulty
     }
 
+    pub(crate) fn tools(&self) -> MediaTools {
+        MediaTools { ffmpeg: self.ffmpeg.clone(), heif: HeifTool::default() }
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -97,7 +105,7 @@ impl House {
             dispatch: Arc::clone(&self.dispatch),
             blob: Arc::clone(&self.blob),
             generator,
-            ffmpeg: self.ffmpeg.clone(),
+            tools: self.tools(),
         };
         let shutdown = CancellationToken::new();
         let worker = Worker::new(parts, options).unwrap();
@@ -118,6 +126,33 @@ impl House {
 
     pub(crate) async fn create(&self, spec: &GenerationSpec) -> Job {
         self.store.create(NewJob::new(self.tenant.clone(), "h3", spec)).await.unwrap()
+    }
+
+    /// Makes a job of a specification whose inputs are these files, in order.
+    pub(crate) async fn create_from(&self, spec: GenerationSpec, files: &[&Path]) -> JobId {
+        let id = JobId::new();
+        let keys: Vec<BlobKey> =
+            (0..files.len()).map(|index| BlobKey::input(&self.tenant, id, index, INPUT_DIGITS)).collect();
+        self.store.expect_inputs(id, &keys, GENEROUS).await.unwrap();
+        for (key, file) in keys.iter().zip(files) {
+            self.blob.put_file(key, file, &|| ()).await.unwrap();
+        }
+        let mut spec = spec;
+        for (input, key) in spec.inputs.iter_mut().zip(&keys) {
+            input.object = key.to_string();
+        }
+        let job = NewJob { id, inputs: keys, ..NewJob::new(self.tenant.clone(), "h3", &spec) };
+        self.store.create(job).await.unwrap().id
+    }
+
+    /// Waits until idle workers are told of the job.
+    pub(crate) async fn until_hinted_at(&self, job: &Job) {
+        let told = async {
+            while self.dispatch.len(job.queue()).await.unwrap() == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(GENEROUS, told).await.expect("idle workers are told of it");
     }
 
     pub(crate) async fn find(&self, id: JobId) -> Option<Job> {

@@ -10,6 +10,7 @@ mod completes;
 mod drains;
 mod faults;
 mod house;
+mod inputs;
 mod leases;
 mod logs;
 mod real;

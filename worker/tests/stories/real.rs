@@ -1,17 +1,21 @@
 //! The real engine, on a tiny checkpoint.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clapboard_engine::checkpoint::{Layout, tiny};
 use clapboard_engine::{Done, EngineConfig, EngineHandle, Generation};
-use clapboard_h3::{GenerationSpec, ModelProfile, Partition, VideoRequest};
+use clapboard_h3::prepare::ReferenceLimits;
+use clapboard_h3::{GenerationSpec, Medium, ModelProfile, Partition, VideoRequest};
 use clapboard_jobs::{AttemptEnd, Job, JobState, Phase, Status};
-use clapboard_media::probe;
+use clapboard_media::decode::{Claim, Kind};
+use clapboard_media::{probe, reference};
 use clapboard_worker::{Generator, Options};
 
 use crate::house::House;
+use crate::inputs::made;
 
 fn engine(folder: &Path) -> EngineHandle {
     tiny::write_tiny(3, Layout::Diffusers, folder).unwrap();
@@ -53,7 +57,7 @@ async fn a_prompt_becomes_an_mp4_and_a_cancelled_job_stops_within_a_block() {
     let audio = info.audio.unwrap();
     assert_eq!((audio.codec.as_str(), audio.sample_rate, audio.channels), ("aac", 32_000, 2));
     worker.stop().await.unwrap();
-    assert_eq!(house.scratch(), Vec::<std::path::PathBuf>::new());
+    assert_eq!(house.scratch(), Vec::<PathBuf>::new());
     assert_eq!(house.objects().await, [result.key.to_string()]);
 }
 
@@ -68,8 +72,8 @@ impl Generator for Noted {
         self.engine.profile()
     }
 
-    fn fingerprint(&self) -> &str {
-        self.engine.fingerprint()
+    fn fingerprint(&self, partition: Partition) -> Option<&str> {
+        self.engine.fingerprint(partition)
     }
 
     fn generate(&self, generation: Generation, done: Done) {
@@ -129,4 +133,56 @@ async fn a_job_that_goes_on_after_a_drain_or_a_lost_lease_becomes_the_same_video
     let resumed_at = resumed_at.lock().unwrap().clone();
     assert_eq!(resumed_at[..2], [None, Some(step as usize)]);
     assert!(resumed_at[2].unwrap() >= 3, "{resumed_at:?}");
+}
+
+/// The specification of a short job that starts from files.
+fn spec_from(house: &House, profile: &ModelProfile, files: &[(&PathBuf, Kind)]) -> GenerationSpec {
+    let limits = ReferenceLimits::of(&profile.geometry);
+    let (tools, never) = (house.tools(), AtomicBool::new(false));
+    let claim = Claim { content_type: None, file_name: None };
+    let medium = |(file, kind): &(&PathBuf, Kind)| Medium {
+        field: "input_reference".to_owned(),
+        object: String::new(),
+        size_bytes: file.metadata().unwrap().len(),
+        facts: reference::inspect(&tools, &house.path(""), file, &claim, *kind, &limits, &never).unwrap(),
+    };
+    let request = VideoRequest {
+        prompt: Some("a lighthouse in the rain".to_owned()),
+        num_inference_steps: Some(3),
+        media: files.iter().map(medium).collect(),
+        ..VideoRequest::default()
+    };
+    request.resolve(profile, 7).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keyframes_and_references_are_run_in_turn_by_a_worker_that_has_both_partitions() {
+    let house = House::new().await;
+    let folder = house.path("checkpoint");
+    tiny::write_tiny(3, Layout::Original, &folder).unwrap();
+    let partitions = Partition::ALL.to_vec();
+    let config = EngineConfig { partitions, ..EngineConfig::new(folder, Partition::Fl2va) };
+    let engine = tokio::task::spawn_blocking(|| EngineHandle::start(config)).await.unwrap().unwrap();
+    let picture = made(&house, "picture.jpg", "testsrc=size=128x96", &["-frames:v", "1"]);
+    let sound = made(&house, "sound.wav", "sine=frequency=440:duration=1", &[]);
+    let keyframe = spec_from(&house, engine.profile(), &[(&picture, Kind::Image)]);
+    let references = spec_from(&house, engine.profile(), &[(&picture, Kind::Image), (&sound, Kind::Audio)]);
+    assert_eq!([keyframe.partition, references.partition], [Partition::Fl2va, Partition::Ref2va]);
+
+    let worker = house.start(Arc::new(engine));
+    let mut videos = Vec::new();
+    for (spec, files) in [
+        (&keyframe, &[&*picture][..]),
+        (&references, &[&*picture, &*sound]),
+        (&keyframe, &[&*picture]),
+        (&references, &[&*picture, &*sound]),
+    ] {
+        let id = house.create_from(spec.clone(), files).await;
+        let job = house.until(id, |job| job.state.is_final()).await;
+        assert_eq!((job.state, job.error.clone(), job.attempt), (JobState::Completed, None, 1));
+        videos.push(video(&house, &job));
+    }
+    assert!(videos[0] == videos[2] && videos[1] == videos[3] && videos[0] != videos[1]);
+    worker.stop().await.unwrap();
+    assert_eq!(house.scratch(), Vec::<PathBuf>::new());
 }

@@ -41,7 +41,7 @@ impl Scripted {
         fingerprint: &'static str,
         script: impl Fn(&mut Play) -> Played + Send + Sync + 'static,
     ) -> Arc<Self> {
-        let profile = ModelProfile::released("scripted", vec![Partition::Fl2va]);
+        let profile = ModelProfile::released("scripted", Partition::ALL.to_vec());
         Arc::new(Self { profile, fingerprint, script: Arc::new(script) })
     }
 
@@ -74,8 +74,8 @@ impl Generator for Scripted {
         &self.profile
     }
 
-    fn fingerprint(&self) -> &str {
-        self.fingerprint
+    fn fingerprint(&self, partition: Partition) -> Option<&str> {
+        self.profile.partitions.contains(&partition).then_some(self.fingerprint)
     }
 
     fn generate(&self, generation: Generation, done: Done) {

@@ -15,6 +15,8 @@ mod tests;
 mod transcript;
 mod weights;
 
+use clapboard_h3::Partition;
+
 use crate::checkpoint::Checkpoint;
 use crate::components::Components;
 use crate::engine::{EngineConfig, MemoryBounds};
@@ -34,7 +36,7 @@ const LIBRARIES: [(&str, &str); 5] = [
     ("tokenizers", "0.23.2"),
 ];
 
-/// Returns the fingerprint of an engine of `config`, 64 hex digits.
+/// Returns the fingerprint of an engine of `config` that has loaded `partition`, 64 hex digits.
 ///
 /// It reads a sample of the weights, 4 KiB of each tensor and for each 64 MiB of it: about 20 MB in 5,000 places of a
 /// checkpoint of released size. It computes for about a tenth of a second.
@@ -45,6 +47,7 @@ pub(crate) fn fingerprint<O: Ops>(
     checkpoint: &Checkpoint,
     components: &Components,
     config: &EngineConfig,
+    partition: Partition,
 ) -> Result<String, LoadError> {
     let mut transcript = Transcript::begin("clapboard engine fingerprint 1");
     transcript.say("crate", env!("CARGO_PKG_VERSION"));
@@ -56,7 +59,7 @@ pub(crate) fn fingerprint<O: Ops>(
     probe::observe(ops, &mut transcript)?;
 
     // Spelled out, so that a new field cannot be forgotten here.
-    let EngineConfig { checkpoint: _, partition, dtype, decode, memory } = config;
+    let EngineConfig { checkpoint: _, partitions: _, dtype, decode, memory } = config;
     let MemoryBounds { attention_bytes, feed_forward_bytes } = memory;
     transcript.say("partition", partition);
     transcript.say("dtype", format_args!("{dtype:?}"));
@@ -64,6 +67,6 @@ pub(crate) fn fingerprint<O: Ops>(
     transcript.say("attention_bytes", attention_bytes);
     transcript.say("feed_forward_bytes", feed_forward_bytes);
     transcript.say("processor", format_args!("{:?}", checkpoint.processor()?));
-    weights::describe(checkpoint, components, *partition, &mut transcript)?;
+    weights::describe(checkpoint, components, partition, &mut transcript)?;
     Ok(transcript.end())
 }
