@@ -2,13 +2,15 @@
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use clapboard_jobs::{Causes, Hint, Job, NewJob, StoreError};
+use clapboard_jobs::{BlobKey, Causes, Hint, Job, JobId, NewJob, StoreError};
 use uuid::Uuid;
 
-use crate::app::AppState;
+use crate::app::{AppState, Shared};
 use crate::auth::Caller;
+use crate::client::{self, Client};
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
+use crate::media::{Gathered, Wants, gather, store};
 use crate::{body, fields, health};
 
 /// How many ignored fields a reply names.
@@ -21,34 +23,59 @@ const MAX_IGNORED_CHARS: usize = 64;
 pub(crate) struct Admitted {
     /// The job to make.
     pub(crate) job: NewJob,
+    /// Its media, which are not stored yet either.
+    pub(crate) media: Option<Gathered>,
     /// What `x-ignored-fields` says; none when nothing was ignored.
     pub(crate) ignored: Option<HeaderValue>,
 }
 
-/// Reads a request and checks it against every rule that is known now.
+/// Reads a request, fetches what it refers to, and checks it against every rule that is known now.
+///
+/// While its media are fetched and looked into, `watched` is: nobody waits for what a client that has gone has asked for.
 ///
 /// Errors: an [`ApiError`] that names the parameter and the rule.
-pub(crate) async fn admit(state: &AppState, request: Request) -> Result<Admitted, ApiError> {
+pub(crate) async fn admit(shared: &Shared, request: Request, watched: Option<Client>) -> Result<Admitted, ApiError> {
+    let Shared { app: state, intake, .. } = shared;
     let headers = request.headers().clone();
     let Caller(tenant) = Caller::of(request.extensions())?;
     // The body is read first: a client that is answered in the middle of sending may miss the answer.
-    let decoded = body::decode(request, &state.options).await?;
+    let mut decoded = body::decode(request, &state.options, intake).await?;
     let service = state.readiness.get();
     if !service.accepts_jobs() {
         return Err(health::not_ready(service));
     }
     check_headers(&headers)?;
-    let request = fields::read(decoded)?;
+    let rooms = std::mem::take(&mut decoded.rooms);
+    let mut request = fields::read(decoded)?;
     let ignored = ignored(&headers, &request.unknown)?;
     let model = served_model(state, request.model)?;
-    let spec = request.video.resolve(&state.profile, seed(state))?;
+    let id = JobId::new();
+    let mut media = None;
+    if !request.references.is_empty() {
+        let wants =
+            Wants { video: &request.video, profile: &state.profile, tools: &state.tools, tenant: &tenant, job: id };
+        let mut gathered = tokio::select! {
+            gathered = gather(intake, wants, request.references, rooms) => gathered?,
+            () = client::gone(watched) => return Err(client::unwanted()),
+        };
+        request.video.media = std::mem::take(&mut gathered.media);
+        media = Some(gathered);
+    }
+    let spec = request.video.resolve(&state.profile, seed(state)).map_err(|invalid| match &media {
+        Some(gathered) => gathered.blamed(invalid),
+        None => invalid.into(),
+    })?;
     let (priority, start_within) = (request.priority, request.start_within);
-    let job = NewJob { priority, start_within, ..NewJob::new(tenant, model, &spec) };
-    Ok(Admitted { job, ignored })
+    let inputs: Vec<BlobKey> = media.iter().flat_map(|media| media.files.iter().map(|(key, _)| key.clone())).collect();
+    let job = NewJob { id, inputs, priority, start_within, ..NewJob::new(tenant, model, &spec) };
+    Ok(Admitted { job, media, ignored })
 }
 
-/// Stores the job and hints at it. Once this has returned, the job exists whatever happens.
-pub(crate) async fn commit(state: &AppState, new: NewJob) -> Result<Job, ApiError> {
+/// Stores the job, its media first, and hints at it. Once this has returned, the job exists whatever happens.
+pub(crate) async fn commit(state: &AppState, new: NewJob, media: Option<Gathered>) -> Result<Job, ApiError> {
+    if let Some(media) = media {
+        store(state.store.as_ref(), state.blob.as_ref(), new.id, &media.files, state.options.input_grace).await?;
+    }
     let again = new.clone();
     let job = match state.store.create(new).await {
         Err(unheard @ StoreError::Unavailable { .. }) => create_again(state, again, unheard).await?,

@@ -1,19 +1,22 @@
 //! What the routes share, and how they are put together.
 
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, FromRef};
 use axum::middleware;
 use axum::routing::get;
 use clapboard_h3::ModelProfile;
 use clapboard_jobs::{Blob, Dispatch, Store};
+use clapboard_media::MediaTools;
 use tokio_util::task::TaskTracker;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::auth::{self, Auth, Gate, Keys};
 use crate::hints::Hints;
+use crate::media::Intake;
 use crate::readiness::Readiness;
 use crate::{edge, openapi, unsupported};
 
@@ -26,10 +29,29 @@ pub struct Options {
     pub model_aliases: Vec<String>,
     /// The seed of a request without one; none for a random one. vLLM-Omni takes 42.
     pub default_seed: Option<u32>,
-    /// The most that a body of fields may have.
+    /// The most that the texts of a body may have, data URLs among them. Files do not count.
     pub max_body_bytes: usize,
-    /// How long a body may take to come.
+    /// How many bodies with more than a mebibyte of texts are in memory at once. Each may take four times `max_body_bytes`.
+    pub max_large_bodies: usize,
+    /// How long a body without files may take to come.
     pub body_timeout: Duration,
+    /// How many requests with media are read, fetched for, looked into and stored at once. Each may take 600 MiB of the
+    /// spool: twelve files of 50 MiB.
+    pub max_uploads: usize,
+    /// How long a body with files may stand still.
+    pub upload_stall_timeout: Duration,
+    /// How long a body with files may take to come.
+    pub upload_timeout: Duration,
+    /// How long a request with media or long texts waits for room, before it is answered that there is none.
+    pub capacity_wait: Duration,
+    /// The folder where the files of requests lie until they are stored. It needs room for `max_uploads` of them.
+    pub spool: PathBuf,
+    /// How long the URLs of one request may take to be fetched, together.
+    pub input_fetch_timeout: Duration,
+    /// How long a stored input may wait for its job to be made, before it is garbage: longer than storing all takes.
+    pub input_grace: Duration,
+    /// The hosts that a request's URLs may name although they are not on the public internet.
+    pub allow_url_hosts: Vec<String>,
     /// How much of a refused body is read and thrown away, so that its sender gets to read the answer.
     pub drain_bytes: u64,
     /// For how long that is done.
@@ -60,8 +82,17 @@ impl Default for Options {
             auth: Auth::default(),
             model_aliases: aliases.map(str::to_owned).to_vec(),
             default_seed: None,
-            max_body_bytes: 1 << 20,
+            max_body_bytes: 16 << 20,
+            max_large_bodies: 8,
             body_timeout: Duration::from_secs(30),
+            max_uploads: 16,
+            upload_stall_timeout: Duration::from_secs(30),
+            upload_timeout: Duration::from_secs(900),
+            capacity_wait: Duration::from_secs(10),
+            spool: std::env::temp_dir(),
+            input_fetch_timeout: Duration::from_secs(60),
+            input_grace: Duration::from_secs(3600),
+            allow_url_hosts: Vec::new(),
             drain_bytes: 64 << 20,
             drain_timeout: Duration::from_secs(5),
             max_connections: 1024,
@@ -87,12 +118,35 @@ pub struct AppState {
     pub blob: Arc<dyn Blob>,
     /// What the loaded checkpoint serves.
     pub profile: Arc<ModelProfile>,
+    /// The programs that read media.
+    pub tools: Arc<MediaTools>,
     /// Whether work is taken now.
     pub readiness: Readiness,
     /// Limits and habits.
     pub options: Arc<Options>,
     /// The cancels that outlive the requests whose clients went away; whoever stops the service waits for them.
     pub tasks: TaskTracker,
+}
+
+/// What the handlers share besides that.
+#[derive(Clone, FromRef)]
+pub(crate) struct Shared {
+    /// What whoever runs the service has put together.
+    pub(crate) app: AppState,
+    /// Where media and long texts come in.
+    pub(crate) intake: Arc<Intake>,
+    /// When the service began.
+    pub(crate) began: Began,
+}
+
+/// When the service began, in seconds since 1970.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Began(pub(crate) u64);
+
+impl Began {
+    fn now() -> Self {
+        Self(SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs()))
+    }
 }
 
 /// Puts the routes together.
@@ -102,7 +156,9 @@ pub fn router(state: AppState) -> Router {
         Auth::Keys => Some(Keys::of(Arc::clone(&state.store))),
     };
     let gate = Gate { keys, options: Arc::clone(&state.options) };
-    let state = AppState { dispatch: Arc::new(Hints::before(state.dispatch)), ..state };
+    let intake = Arc::new(Intake::new(&state.options));
+    let app = AppState { dispatch: Arc::new(Hints::before(state.dispatch)), ..state };
+    let shared = Shared { app, intake, began: Began::now() };
     let (documented, document) = openapi::routes().split_for_parts();
     let json: Arc<str> = document.to_json().expect("the document has string keys only").into();
     documented
@@ -113,5 +169,5 @@ pub fn router(state: AppState) -> Router {
         .layer(middleware::from_fn_with_state(gate, auth::gate))
         .layer(CatchPanicLayer::custom(edge::after_panic))
         .layer(middleware::from_fn(edge::edge))
-        .with_state(state)
+        .with_state(shared)
 }

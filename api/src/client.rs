@@ -11,6 +11,9 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Sleep, sleep};
 
+use crate::error::ApiError;
+use crate::error_code::ErrorCode;
+
 /// How often a client is looked at that has sent more than the request which is being answered.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
@@ -27,6 +30,21 @@ impl Client {
             sleep(LOOK_AGAIN).await;
         }
     }
+}
+
+/// Waits until a client has gone that is watched.
+pub(crate) async fn gone(client: Option<Client>) {
+    match client {
+        Some(client) => client.gone().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Makes the answer to a client that has closed its half of the connection, should it still read.
+pub(crate) fn unwanted() -> ApiError {
+    let message = "the video is cancelled: the client closed the connection, or its half of it, before the video was \
+        finished; with x-keep-job: 1 it goes on";
+    ApiError::new(ErrorCode::VideoFailed, message)
 }
 
 /// A connection whose writing fails once the client has taken nothing for too long.

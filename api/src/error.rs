@@ -12,8 +12,8 @@ use crate::error_code::ErrorCode;
 
 /// The longest text of an error body, in characters: a request of a megabyte is not quoted back.
 const MAX_SHOWN_CHARS: usize = 1000;
-/// After how many seconds a store that could not be reached may be tried again.
-const STORE_RETRY_AFTER_S: u32 = 5;
+/// After how many seconds something that is away or taken may be tried again.
+const RETRY_AFTER_S: u32 = 5;
 /// After how many seconds a full queue may have room: OpenAI's clients wait for that long and give up at longer times.
 const QUEUE_RETRY_AFTER_S: u32 = 30;
 
@@ -83,9 +83,15 @@ impl ApiError {
         Self::new(ErrorCode::NotFound, "Video not found").with_param("video_id")
     }
 
-    /// Makes the answer about a store that may be back soon.
-    fn away(message: &str) -> Self {
-        Self { retry_after_s: Some(STORE_RETRY_AFTER_S), ..Self::new(ErrorCode::NoCapacity, message) }
+    /// Makes the answer about something that is away or taken, and may be back soon.
+    pub(crate) fn away(message: &str) -> Self {
+        Self { retry_after_s: Some(RETRY_AFTER_S), ..Self::new(ErrorCode::NoCapacity, message) }
+    }
+
+    /// Makes the answer to a file for which there is no room; the cause goes to the log.
+    pub(crate) fn unkept(error: &(dyn std::error::Error + 'static)) -> Self {
+        tracing::error!(error = %Causes(error), "could not write a file of a request down");
+        Self::away("the files of the request could not be kept")
     }
 
     /// Makes the answer to a fault of the service; the cause goes to the log and not to the client.
@@ -110,6 +116,10 @@ impl From<StoreError> for ApiError {
             StoreError::QueueFull { limit, .. } => {
                 let message = format!("as many videos are waiting as may: {limit}");
                 Self { retry_after_s: Some(QUEUE_RETRY_AFTER_S), ..Self::new(ErrorCode::QueueFull, message) }
+            }
+            StoreError::InputsGone { .. } => {
+                tracing::warn!(error = %Causes(&error), "the media of a request were collected before its job was made");
+                Self::away("the files of the request were not kept long enough; send them again")
             }
             StoreError::Unavailable { .. } => {
                 tracing::error!(error = %Causes(&error), "the job store could not be reached");

@@ -39,6 +39,18 @@ pub enum ErrorCode {
     ReferenceRequired,
     /// There are more references than the task takes.
     TooManyReferences,
+    /// A reference is no text that is a URL of the right kind.
+    InvalidReferenceUrl,
+    /// A reference's URL leads where no request may.
+    ReferenceUrlForbidden,
+    /// What a reference's URL leads to could not be fetched.
+    ReferenceFetchFailed,
+    /// A reference's file cannot be used.
+    InvalidReferenceMedia,
+    /// References are given in two ways that exclude each other.
+    ConflictingReferences,
+    /// A reference of a sort that is known and not taken.
+    UnsupportedReference,
     /// The request brings no API key, or one that is not known.
     InvalidApiKey,
     /// The model is not served here.
@@ -77,7 +89,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// Every code.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 37] = [
         Self::MissingRequiredParameter,
         Self::StringAboveMaxLength,
         Self::InvalidJson,
@@ -92,6 +104,12 @@ impl ErrorCode {
         Self::InvalidReferenceCombination,
         Self::ReferenceRequired,
         Self::TooManyReferences,
+        Self::InvalidReferenceUrl,
+        Self::ReferenceUrlForbidden,
+        Self::ReferenceFetchFailed,
+        Self::InvalidReferenceMedia,
+        Self::ConflictingReferences,
+        Self::UnsupportedReference,
         Self::InvalidApiKey,
         Self::ModelNotFound,
         Self::InvalidCursor,
@@ -128,6 +146,12 @@ impl ErrorCode {
             Self::InvalidReferenceCombination => "invalid_reference_combination",
             Self::ReferenceRequired => "reference_required",
             Self::TooManyReferences => "too_many_references",
+            Self::InvalidReferenceUrl => "invalid_reference_url",
+            Self::ReferenceUrlForbidden => "reference_url_forbidden",
+            Self::ReferenceFetchFailed => "reference_fetch_failed",
+            Self::InvalidReferenceMedia => "invalid_reference_media",
+            Self::ConflictingReferences => "conflicting_references",
+            Self::UnsupportedReference => "unsupported_reference",
             Self::InvalidApiKey => "invalid_api_key",
             Self::ModelNotFound => "model_not_found",
             Self::InvalidCursor => "invalid_cursor",
@@ -165,6 +189,12 @@ impl ErrorCode {
             | Self::InvalidReferenceCombination
             | Self::ReferenceRequired
             | Self::TooManyReferences
+            | Self::InvalidReferenceUrl
+            | Self::ReferenceUrlForbidden
+            | Self::ReferenceFetchFailed
+            | Self::InvalidReferenceMedia
+            | Self::ConflictingReferences
+            | Self::UnsupportedReference
             | Self::ModelNotFound
             | Self::InvalidCursor => StatusCode::BAD_REQUEST,
             Self::InvalidApiKey => StatusCode::UNAUTHORIZED,
@@ -232,6 +262,7 @@ impl From<InvalidCode> for ErrorCode {
             InvalidCode::InvalidReferenceCombination => Self::InvalidReferenceCombination,
             InvalidCode::ReferenceRequired => Self::ReferenceRequired,
             InvalidCode::TooManyReferences => Self::TooManyReferences,
+            InvalidCode::InvalidReferenceMedia => Self::InvalidReferenceMedia,
         }
     }
 }
@@ -274,6 +305,7 @@ mod tests {
             InvalidCode::InvalidReferenceCombination,
             InvalidCode::ReferenceRequired,
             InvalidCode::TooManyReferences,
+            InvalidCode::InvalidReferenceMedia,
         ] {
             assert_eq!(ErrorCode::from(code).as_str(), code.as_str());
             assert_eq!(ErrorCode::from(code).status(), StatusCode::BAD_REQUEST);

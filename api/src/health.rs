@@ -1,7 +1,11 @@
 //! Whether the process lives and whether it takes work.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::State;
+use clapboard_h3::Partition;
+use clapboard_jobs::{WorkerRecord, WorkerState};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -13,8 +17,17 @@ use crate::readiness::ServiceState;
 /// The reply of a process that is well.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Health {
-    /// `ok` or `ready`.
+    /// Always `ok`.
     status: &'static str,
+}
+
+/// The reply of a service that takes work.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Ready {
+    /// Always `ready`.
+    status: &'static str,
+    /// For each set of weights, `fl2va` and `ref2va`, whether a worker runs the jobs that need it. Others wait.
+    partitions: BTreeMap<&'static str, bool>,
 }
 
 /// Says that the process answers.
@@ -27,18 +40,32 @@ pub(crate) async fn health() -> Json<Health> {
 ///
 /// Neither the dispatcher nor the media store is asked: jobs wait for them.
 #[utoipa::path(get, path = "/ready", tag = "service", responses(
-    (status = 200, body = Health),
+    (status = 200, body = Ready),
     (status = 503, description = "The service starts, drains, or has lost its worker or its job store.", body = ErrorBody),
 ))]
-pub(crate) async fn ready(State(state): State<AppState>) -> Result<Json<Health>, ApiError> {
+pub(crate) async fn ready(State(state): State<AppState>) -> Result<Json<Ready>, ApiError> {
     match state.readiness.get() {
         ServiceState::Ready => {
             // Without its store no process can take a job, nor a worker end one.
             state.store.now().await?;
-            Ok(Json(Health { status: "ready" }))
+            Ok(Json(Ready { status: "ready", partitions: served(&state).await? }))
         }
         other => Err(not_ready(other)),
     }
+}
+
+/// Returns which weights there are workers for: the one of this process, or those that the store knows.
+async fn served(state: &AppState) -> Result<BTreeMap<&'static str, bool>, ApiError> {
+    let served: Vec<Partition> = if state.readiness.has_worker() {
+        state.profile.partitions.clone()
+    } else {
+        let workers = state.store.workers().await?;
+        let claim = |worker: &WorkerRecord| {
+            matches!(worker.card.state, WorkerState::Idle | WorkerState::Busy) && !worker.drain_requested
+        };
+        workers.into_iter().filter(claim).flat_map(|worker| worker.card.partitions).collect()
+    };
+    Ok(Partition::ALL.map(|partition| (partition.as_str(), served.contains(&partition))).into())
 }
 
 /// Makes the answer of a service that is in a state other than ready.

@@ -3,12 +3,13 @@
 //! A request to make a video takes the same steps whatever route it comes by and however it is encoded:
 //!
 //! 1. `auth` finds out whose it is;
-//! 2. `body` decodes multipart, urlencoded or JSON into one tree of fields, within a byte limit;
+//! 2. `body` decodes multipart, urlencoded or JSON into one tree of fields, within a byte limit, and files into the spool;
 //! 3. `fields` refuses what is documented but not built and reads the rest into a
-//!    [`VideoRequest`](clapboard_h3::VideoRequest);
-//! 4. the rules of `clapboard-h3` resolve it, or name the field that breaks one;
-//! 5. `admission` commits the job's row, and only then hints at it to the dispatcher, through `hints`;
-//! 6. the handlers in `videos` answer, from the row alone.
+//!    [`VideoRequest`](clapboard_h3::VideoRequest) and its references;
+//! 4. `media` brings those together, by way of `fetch` where they are URLs, and looks into each;
+//! 5. the rules of `clapboard-h3` resolve it, or name the field that breaks one;
+//! 6. `admission` stores the media, commits the job's row, and only then hints at it to the dispatcher, through `hints`;
+//! 7. the handlers in `videos` answer, from the row alone.
 //!
 //! Every answer that is not a success has the same shape, [`ErrorBody`], with a code of [`ErrorCode`]; also those that no
 //! handler makes (unknown routes, wrong methods, panics), which `edge` sees to.
@@ -23,9 +24,12 @@ mod client;
 mod edge;
 mod error;
 mod error_code;
+mod fetch;
 mod fields;
 mod health;
 mod hints;
+mod media;
+mod models;
 mod openapi;
 mod readiness;
 mod server;
@@ -37,7 +41,11 @@ pub use app::{AppState, Options, router};
 pub use auth::Auth;
 pub use error::{ApiError, ErrorBody, ErrorObject};
 pub use error_code::ErrorCode;
+pub use models::{Model, ModelList};
 pub use openapi::document;
 pub use readiness::{Readiness, ServiceState};
 pub use server::serve;
-pub use videos::{CreateVideo, DeletedVideo, Video, VideoError, VideoFile, VideoList, VideoStatus};
+pub use videos::{
+    AudioUrl, CreateVideo, DeletedVideo, ImageUrl, OneOrMore, Video, VideoError, VideoFile, VideoList, VideoStatus,
+    VideoUrl,
+};

@@ -8,14 +8,14 @@ use utoipa::openapi::{ComponentsBuilder, Info, OpenApi, OpenApiBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::AppState;
-use crate::{health, videos};
+use crate::app::Shared;
+use crate::{health, models, videos};
 
 /// The name of the key's scheme in the document.
 const API_KEY: &str = "api_key";
 
 /// Returns the routes that the document describes.
-pub(crate) fn routes() -> OpenApiRouter<AppState> {
+pub(crate) fn routes() -> OpenApiRouter<Shared> {
     let info = Info::new("Clapboard", env!("CARGO_PKG_VERSION"));
     let key = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
@@ -30,6 +30,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(videos::sync::create_sync))
         .routes(routes!(videos::retrieve::retrieve, videos::delete::delete))
         .routes(routes!(videos::content::content, videos::content::content_head))
+        .routes(routes!(models::list))
         .routes(routes!(health::health))
         .routes(routes!(health::ready))
 }

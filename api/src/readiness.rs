@@ -24,23 +24,26 @@ impl ServiceState {
 
 /// A handle on the service's state, cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Readiness(watch::Sender<ServiceState>);
+pub struct Readiness {
+    state: watch::Sender<ServiceState>,
+    has_worker: bool,
+}
 
 impl Readiness {
     /// Makes the handle of a service that starts, and waits for the worker in its process.
     pub fn new() -> Self {
-        Self(watch::Sender::new(ServiceState::Starting))
+        Self { state: watch::Sender::new(ServiceState::Starting), has_worker: true }
     }
 
     /// Makes the handle of a service without a worker in its process: it is ready at once, and jobs wait for workers
     /// elsewhere.
     pub fn new_without_worker() -> Self {
-        Self(watch::Sender::new(ServiceState::Ready))
+        Self { state: watch::Sender::new(ServiceState::Ready), has_worker: false }
     }
 
     /// Changes the state for everybody. A service that drains goes on draining.
     pub fn set(&self, state: ServiceState) {
-        self.0.send_if_modified(|current| {
+        self.state.send_if_modified(|current| {
             let changes = *current != state && *current != ServiceState::Draining;
             if changes {
                 *current = state;
@@ -51,12 +54,17 @@ impl Readiness {
 
     /// Returns the state.
     pub fn get(&self) -> ServiceState {
-        *self.0.borrow()
+        *self.state.borrow()
+    }
+
+    /// Tells whether the process has a worker of its own.
+    pub fn has_worker(&self) -> bool {
+        self.has_worker
     }
 
     /// Waits until no jobs are accepted any more.
     pub(crate) async fn closed(&self) {
-        let mut states = self.0.subscribe();
+        let mut states = self.state.subscribe();
         // The sender lives in self, so the channel cannot close under the wait.
         let _ = states.wait_for(|state| !state.accepts_jobs()).await;
     }
@@ -87,6 +95,7 @@ mod tests {
     #[test]
     fn a_service_without_a_worker_is_ready_at_once_and_stops_like_any_other() {
         let readiness = Readiness::new_without_worker();
+        assert!(!readiness.has_worker() && Readiness::new().has_worker());
         assert_eq!(readiness.get(), ServiceState::Ready);
         readiness.set(ServiceState::Draining);
         assert_eq!(readiness.get(), ServiceState::Draining);

@@ -14,17 +14,26 @@ use serde_json::{Map, Number, Value};
 pub(crate) enum Fault {
     /// The key at this path stands twice.
     Twice(String),
+    /// It has more values than any request needs.
+    TooMany,
     /// It is no JSON.
     Syntax(serde_json::Error),
 }
 
+/// The most values that a text may have: one of three bytes takes hundreds in memory.
+pub(crate) const MAX_VALUES: usize = 10_000;
+
 /// Reads a whole text; `root` is how its paths begin, or empty.
 pub(crate) fn parse(text: &[u8], root: &str) -> Result<Value, Fault> {
-    let twice = Cell::new(None);
-    let place = Place { name: root, above: None, twice: &twice };
+    let (twice, left) = (Cell::new(None), Cell::new(MAX_VALUES));
+    let place = Place { name: root, above: None, twice: &twice, left: &left };
     let mut json = serde_json::Deserializer::from_slice(text);
     let parsed = place.deserialize(&mut json).and_then(|value| json.end().map(|()| value));
-    parsed.map_err(|error| twice.take().map_or(Fault::Syntax(error), Fault::Twice))
+    parsed.map_err(|error| match twice.take() {
+        Some(path) => Fault::Twice(path),
+        None if left.get() == 0 => Fault::TooMany,
+        None => Fault::Syntax(error),
+    })
 }
 
 /// A place in the text: it knows those around it, since only a fault needs the whole path.
@@ -34,6 +43,8 @@ struct Place<'a> {
     above: Option<&'a Place<'a>>,
     /// Where the path of a key goes that stands twice.
     twice: &'a Cell<Option<String>>,
+    /// How many values may still come.
+    left: &'a Cell<usize>,
 }
 
 impl Place<'_> {
@@ -49,6 +60,8 @@ impl<'de> DeserializeSeed<'de> for Place<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        let left = self.left.get().checked_sub(1).ok_or_else(|| D::Error::custom("there are too many values"))?;
+        self.left.set(left);
         deserializer.deserialize_any(self)
     }
 }
@@ -99,7 +112,7 @@ impl<'de> Visitor<'de> for Place<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
         while let Some(name) = entries.next_key::<String>()? {
-            let place = Place { name: &name, above: Some(&self), twice: self.twice };
+            let place = Place { name: &name, above: Some(&self), twice: self.twice, left: self.left };
             if object.contains_key(&name) {
                 self.twice.set(Some(place.path()));
                 return Err(A::Error::custom("a key stands twice"));
@@ -142,6 +155,13 @@ mod tests {
     fn the_same_key_may_stand_in_several_objects() {
         let text = br#"{"a": {"a": 1}, "b": [{"a": 2}, {"a": null}]}"#;
         assert_eq!(parse(text, "").unwrap(), json!({"a": {"a": 1}, "b": [{"a": 2}, {"a": null}]}));
+    }
+
+    #[test]
+    fn a_text_of_too_many_values_is_not_kept() {
+        let list = |values: usize| format!("[{}]", vec!["{}"; values].join(","));
+        assert_eq!(parse(list(MAX_VALUES - 2).as_bytes(), "").unwrap().as_array().unwrap().len(), MAX_VALUES - 2);
+        assert!(matches!(parse(list(MAX_VALUES).as_bytes(), ""), Err(Fault::TooMany)));
     }
 
     fn value() -> impl Strategy<Value = Value> {

@@ -4,13 +4,12 @@ use axum::Router;
 use axum::http::{Method, Uri};
 use axum::routing::any;
 
-use crate::app::AppState;
+use crate::app::Shared;
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
 
 /// The routes. Those without `{id}` win over `/v1/videos/{id}`, so that no client takes them for a missing video.
-const PATHS: [&str; 16] = [
-    "/v1/models",
+const PATHS: [&str; 15] = [
     "/v1/models/{model}",
     "/v1/videos/edits",
     "/v1/videos/extensions",
@@ -29,7 +28,7 @@ const PATHS: [&str; 16] = [
 ];
 
 /// Returns the routes.
-pub(crate) fn routes() -> Router<AppState> {
+pub(crate) fn routes() -> Router<Shared> {
     PATHS.into_iter().fold(Router::new(), |router, path| router.route(path, any(unsupported)))
 }
 

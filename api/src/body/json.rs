@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
-use crate::unique_json::{Fault, parse};
+use crate::unique_json::{Fault, MAX_VALUES, parse};
 
 /// Decodes a whole body.
 pub(super) fn decode(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
@@ -13,6 +13,9 @@ pub(super) fn decode(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
         Ok(Value::Object(tree)) => Ok(tree),
         Ok(_) => Err(invalid("the JSON body must be an object".to_owned())),
         Err(Fault::Twice(path)) => Err(ApiError::given_twice(&path)),
+        Err(Fault::TooMany) => {
+            Err(ApiError::new(ErrorCode::InvalidValue, format!("the JSON must have at most {MAX_VALUES} values")))
+        }
         Err(Fault::Syntax(error)) => Err(invalid(format!(
             "the body is not JSON: {} in line {}, column {}",
             kind(&error),

@@ -13,6 +13,7 @@ use futures_util::{Stream, StreamExt};
 
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
+use crate::media::{Intake, Rooms};
 
 /// A body that ends with an error once more than its limit has come.
 ///
@@ -33,8 +34,13 @@ enum Gate {
     One,
 }
 
+/// How many bytes are given at a time: a body need not come in small pieces.
+const PIECE_BYTES: usize = 64 << 10;
+
 struct Reading {
     stream: BodyDataStream,
+    /// What has come and was not given yet.
+    rest: Bytes,
     left_bytes: usize,
     exceeded: bool,
     gate: Gate,
@@ -43,7 +49,13 @@ struct Reading {
 impl LimitedBody {
     /// Wraps a body of which at most `limit_bytes` are to be kept.
     pub(crate) fn new(stream: BodyDataStream, limit_bytes: usize) -> Self {
-        Self(Arc::new(Mutex::new(Reading { stream, left_bytes: limit_bytes, exceeded: false, gate: Gate::Open })))
+        Self(Arc::new(Mutex::new(Reading {
+            stream,
+            rest: Bytes::new(),
+            left_bytes: limit_bytes,
+            exceeded: false,
+            gate: Gate::Open,
+        })))
     }
 
     fn reading(&self) -> MutexGuard<'_, Reading> {
@@ -77,19 +89,26 @@ impl LimitedBody {
         .await
     }
 
+    /// Takes bytes off the count that are not held by the parser any more.
+    pub(super) fn refund(&self, bytes: usize) {
+        let mut reading = self.reading();
+        reading.left_bytes = reading.left_bytes.saturating_add(bytes);
+    }
+
     /// Tells whether more than the limit has come.
     pub(crate) fn exceeded(&self) -> bool {
         self.reading().exceeded
     }
 
-    /// Reads all of it.
+    /// Reads all of it, with room for it if it is long.
     ///
-    /// Errors: `invalid_value` when the connection broke. At the limit the error is the caller's to make.
-    pub(crate) async fn read_all(&self) -> Result<Bytes, ApiError> {
+    /// Errors: `invalid_value` when the connection broke, `no_capacity`. At the limit the error is the caller's to make.
+    pub(crate) async fn read_all(&self, rooms: &mut Rooms, intake: &Intake) -> Result<Bytes, ApiError> {
         let mut body = self.clone();
         let mut whole = BytesMut::new();
         while let Some(chunk) = body.next().await {
             let chunk = chunk.map_err(|_| ApiError::new(ErrorCode::InvalidValue, "the body ended early"))?;
+            rooms.hold_text(intake, whole.len() + chunk.len()).await?;
             whole.extend_from_slice(&chunk);
         }
         Ok(whole.freeze())
@@ -123,11 +142,14 @@ impl Stream for LimitedBody {
             reading.gate = Gate::Asked;
             return Poll::Pending;
         }
-        let chunk = ready!(reading.stream.poll_next_unpin(cx));
-        let Some(chunk) = chunk else {
-            return Poll::Ready(None);
-        };
-        let chunk = chunk.map_err(io::Error::other)?;
+        if reading.rest.is_empty() {
+            let Some(chunk) = ready!(reading.stream.poll_next_unpin(cx)) else {
+                return Poll::Ready(None);
+            };
+            reading.rest = chunk.map_err(io::Error::other)?;
+        }
+        let piece_bytes = reading.rest.len().min(PIECE_BYTES);
+        let chunk = reading.rest.split_to(piece_bytes);
         match reading.left_bytes.checked_sub(chunk.len()) {
             Some(left_bytes) => {
                 reading.left_bytes = left_bytes;
@@ -138,6 +160,7 @@ impl Stream for LimitedBody {
             }
             None => {
                 reading.exceeded = true;
+                reading.rest = Bytes::new();
                 Poll::Ready(Some(Err(io::Error::other("the body is larger than its limit"))))
             }
         }
@@ -149,11 +172,31 @@ mod tests {
     use axum::body::Body;
 
     use super::*;
+    use crate::app::Options;
 
     fn body_of(chunks: usize, limit_bytes: usize) -> LimitedBody {
         let chunks =
             futures_util::stream::iter((0..chunks).map(|_| Ok::<_, io::Error>(Bytes::from_static(b"0123456789"))));
         LimitedBody::new(Body::from_stream(chunks).into_data_stream(), limit_bytes)
+    }
+
+    async fn read_all(body: &LimitedBody) -> Result<Bytes, ApiError> {
+        body.read_all(&mut Rooms::default(), &Intake::new(&Options::default())).await
+    }
+
+    #[tokio::test]
+    async fn a_large_piece_is_given_in_small_ones_and_what_is_given_back_counts_no_more() {
+        let large = Bytes::from(vec![7; 5 * PIECE_BYTES + 1]);
+        let stream = Body::from_stream(futures_util::stream::iter([Ok::<_, io::Error>(large)])).into_data_stream();
+        let body = LimitedBody::new(stream, PIECE_BYTES);
+        let (mut reader, mut bytes) = (body.clone(), 0);
+        while let Some(piece) = reader.next().await {
+            let piece = piece.unwrap();
+            assert!(piece.len() <= PIECE_BYTES);
+            bytes += piece.len();
+            body.refund(piece.len());
+        }
+        assert_eq!((bytes, body.exceeded()), (5 * PIECE_BYTES + 1, false));
     }
 
     async fn is_used_up(body: &LimitedBody) -> bool {
@@ -163,14 +206,14 @@ mod tests {
     #[tokio::test]
     async fn a_body_of_just_the_limit_is_read() {
         let body = body_of(3, 30);
-        assert_eq!(body.read_all().await.unwrap().len(), 30);
+        assert_eq!(read_all(&body).await.unwrap().len(), 30);
         assert!(!body.exceeded());
     }
 
     #[tokio::test]
     async fn one_byte_more_is_too_many_and_the_rest_can_be_drained() {
         let body = body_of(1000, 29);
-        assert!(body.read_all().await.is_err());
+        assert!(read_all(&body).await.is_err());
         assert!(body.exceeded());
         body.drain(u64::MAX, Duration::from_secs(60)).await;
         assert!(is_used_up(&body).await);
@@ -194,7 +237,7 @@ mod tests {
     #[tokio::test]
     async fn draining_stops_at_its_own_limit() {
         let body = body_of(1000, 0);
-        assert!(body.read_all().await.is_err());
+        assert!(read_all(&body).await.is_err());
         body.drain(50, Duration::from_secs(60)).await;
         assert!(!is_used_up(&body).await);
     }

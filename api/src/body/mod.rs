@@ -3,10 +3,12 @@
 //! The tree is JSON's: names to strings, numbers, lists and objects. The texts of a form stay strings there, and
 //! [`fields`](crate::fields) reads strings and real types alike, so that nothing after this module knows the encoding.
 
+mod file;
 mod form;
 mod json;
 mod limited;
 mod multipart;
+mod pace;
 mod urlencoded;
 
 use axum::body::HttpBody;
@@ -17,49 +19,55 @@ use serde_json::{Map, Value};
 use crate::app::Options;
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
+use crate::media::{Intake, LONG_TEXT_BYTES, Rooms};
+pub(crate) use file::{FileField, FilePart};
 use limited::LimitedBody;
+use pace::Pace;
 
 /// What a body held.
 #[derive(Debug, Default)]
 pub(crate) struct Decoded {
     /// Its fields.
     pub(crate) tree: Map<String, Value>,
-    /// The name of the first part that was a file. Reading ended there.
-    pub(crate) file: Option<String>,
+    /// Its files, in the order in which they came.
+    pub(crate) files: Vec<FilePart>,
+    /// The field of the first file that stands where none is taken. Reading ended there.
+    pub(crate) refused_file: Option<String>,
+    /// The room that all of this takes.
+    pub(crate) rooms: Rooms,
 }
 
 /// Reads and decodes the body of a request.
 ///
-/// At most [`Options::max_body_bytes`] are kept. What a refused request still sends is read and thrown away for a
+/// At most [`Options::max_body_bytes`] of texts are kept in memory, and files in the spool. What a refused request still sends is read and thrown away for a
 /// while, behind the answer: a client that is cut off in the middle of sending may never see it.
 ///
-/// Errors: `unsupported_media_type`, `request_too_large`, `request_timeout`, `invalid_json`, and `invalid_value` for a
-/// broken form.
-pub(crate) async fn decode(request: Request, options: &Options) -> Result<Decoded, ApiError> {
+/// Errors: `unsupported_media_type`, `request_too_large`, `request_timeout`, `invalid_json`, `invalid_value` for a broken
+/// form, `no_capacity`, and for files `too_many_references` and `invalid_reference_media`.
+pub(crate) async fn decode(request: Request, options: &Options, intake: &Intake) -> Result<Decoded, ApiError> {
     let (parts, body) = request.into_parts();
     let announced_bytes = body.size_hint().lower();
-    let body = LimitedBody::new(body.into_data_stream(), options.max_body_bytes);
+    let stream = body.into_data_stream();
     let kind = match kind(&parts.headers, announced_bytes, options) {
         Ok(kind) => kind,
         Err(refused) => {
             // Who waits for a "100 Continue" sends nothing, and reading would ask for it.
             if !parts.headers.contains_key(header::EXPECT) {
-                drain_behind(body, options);
+                drain_behind(LimitedBody::new(stream, options.max_body_bytes), options);
             }
             return Err(refused);
         }
     };
-    let decoded = tokio::time::timeout(options.body_timeout, decode_kind(kind, &body)).await;
-    let decoded = match decoded {
-        Ok(decoded) => decoded,
-        Err(_) => Err(ApiError::new(
-            ErrorCode::RequestTimeout,
-            format!("the body did not come within {} s", options.body_timeout.as_secs()),
-        )),
+    let limit_bytes = match kind {
+        // What has left the parser is counted elsewhere: texts together, and each file by itself.
+        Kind::Multipart(_) => options.max_body_bytes.min(LONG_TEXT_BYTES),
+        Kind::Urlencoded | Kind::Json => options.max_body_bytes,
     };
+    let body = LimitedBody::new(stream, limit_bytes);
+    let decoded = decode_kind(kind, &body, options, intake).await;
     // A parser that was cut off reports a broken body; the limit is the reason.
     let decoded = if body.exceeded() { Err(too_large(options)) } else { decoded };
-    if !matches!(&decoded, Ok(decoded) if decoded.file.is_none()) {
+    if !matches!(&decoded, Ok(decoded) if decoded.refused_file.is_none()) {
         drain_behind(body, options);
     }
     decoded
@@ -102,7 +110,7 @@ fn kind<'a>(headers: &'a HeaderMap, announced_bytes: u64, options: &Options) -> 
     let content_type = headers.get(header::CONTENT_TYPE).map(|value| value.to_str().unwrap_or_default());
     let essence = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let kind = match essence.as_str() {
-        // Its files do not count: reading ends at the first, which is refused by its name and not by its size.
+        // Its files do not count.
         "multipart/form-data" => return Ok(Kind::Multipart(content_type.unwrap_or_default())),
         "application/x-www-form-urlencoded" => Kind::Urlencoded,
         "application/json" => Kind::Json,
@@ -130,11 +138,20 @@ fn is_compressed(headers: &HeaderMap) -> bool {
         .all(|name| std::str::from_utf8(name).is_ok_and(|name| is_none(name.trim())))
 }
 
-async fn decode_kind(kind: Kind<'_>, body: &LimitedBody) -> Result<Decoded, ApiError> {
+async fn decode_kind(
+    kind: Kind<'_>,
+    body: &LimitedBody,
+    options: &Options,
+    intake: &Intake,
+) -> Result<Decoded, ApiError> {
+    if let Kind::Multipart(content_type) = kind {
+        return multipart::decode(content_type, body.clone(), options, intake).await;
+    }
+    let mut rooms = Rooms::default();
+    let whole = Pace::of_texts(options).in_time(body.read_all(&mut rooms, intake)).await??;
     let tree = match kind {
-        Kind::Multipart(content_type) => return multipart::decode(content_type, body.clone()).await,
-        Kind::Urlencoded => urlencoded::decode(&body.read_all().await?)?,
-        Kind::Json => json::decode(&body.read_all().await?)?,
+        Kind::Json => json::decode(&whole)?,
+        _ => urlencoded::decode(&whole)?,
     };
-    Ok(Decoded { tree, file: None })
+    Ok(Decoded { tree, files: Vec::new(), refused_file: None, rooms })
 }

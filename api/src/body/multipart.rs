@@ -2,53 +2,92 @@
 
 use axum::body::Body;
 use axum::extract::multipart::{Field, Multipart, MultipartError};
-use axum::extract::{FromRequest, Request};
+use axum::extract::{DefaultBodyLimit, FromRequest, Request};
 use axum::http::header;
 
-use super::Decoded;
+use super::file::{self, FileField};
 use super::form::{FormTree, root};
 use super::limited::LimitedBody;
+use super::pace::Pace;
+use super::{Decoded, too_large};
+use crate::app::Options;
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
+use crate::media::{Intake, Rooms};
 
-/// Decodes the parts up to the first file, of which no more is read than came along with its head.
-pub(super) async fn decode(content_type: &str, body: LimitedBody) -> Result<Decoded, ApiError> {
-    let request = Request::builder()
+/// Decodes the parts: texts into the tree and files into the spool. Reading ends at the first file of a field that takes
+/// none, of which no more is read than came along with its head.
+pub(super) async fn decode(
+    content_type: &str,
+    body: LimitedBody,
+    options: &Options,
+    intake: &Intake,
+) -> Result<Decoded, ApiError> {
+    let mut request = Request::builder()
         .header(header::CONTENT_TYPE, content_type)
         .body(Body::from_stream(body.clone()))
         .expect("a content type that came in a header fits in one");
+    DefaultBodyLimit::disable().apply(&mut request); // the body has its own limit
     let mut multipart =
         Multipart::from_request(request, &()).await.map_err(|_| broken("the content type names no boundary"))?;
     let mut form = FormTree::default();
-    let mut file = None;
-    while let Some(part) = body.feed(multipart.next_field()).await.map_err(unreadable)? {
+    let mut texts = Texts { bytes: 0, most_bytes: options.max_body_bytes, rooms: Rooms::default() };
+    let mut files = Vec::new();
+    let mut pace = Pace::of_texts(options);
+    while let Some(part) = pace.in_time(body.feed(multipart.next_field())).await?.map_err(unreadable)? {
         let name = part.name().ok_or_else(|| broken("a part has no name"))?.to_owned();
-        if is_file(&part) {
-            file = Some(root(&name).to_owned());
-            break;
+        if !file::is_file(&part) {
+            let text = texts.read(&name, part, &body, &pace, intake).await?.ok_or_else(|| too_large(options))?;
+            form.add(&name, text)?;
+            continue;
         }
-        let text = text(&name, part, &body).await?;
-        form.add(&name, text)?;
+        let Some(field) = FileField::of(&name) else {
+            let refused_file = Some(root(&name).to_owned());
+            return Ok(Decoded { tree: form.into_tree(), files, refused_file, rooms: texts.rooms });
+        };
+        texts.rooms.hold_upload(intake).await?;
+        if files.is_empty() {
+            pace.go_on_with_files(options);
+        }
+        files.extend(file::read(field, part, &files, &body, &pace, &intake.spool).await?);
     }
-    Ok(Decoded { tree: form.into_tree(), file })
+    Ok(Decoded { tree: form.into_tree(), files, refused_file: None, rooms: texts.rooms })
 }
 
-/// A part with a file name is a file, also where the name comes in the extended form alone (`filename*=`).
-fn is_file(part: &Field<'_>) -> bool {
-    let disposition = part.headers().get(header::CONTENT_DISPOSITION).map(|value| value.as_bytes());
-    part.file_name().is_some()
-        || disposition.is_some_and(|value| value.windows(10).any(|word| word.eq_ignore_ascii_case(b"filename*=")))
+/// The texts of a form.
+struct Texts {
+    bytes: usize,
+    most_bytes: usize,
+    rooms: Rooms,
 }
 
-async fn text(name: &str, mut part: Field<'_>, body: &LimitedBody) -> Result<String, ApiError> {
-    let mut bytes = Vec::new();
-    while let Some(chunk) = body.feed(part.chunk()).await.map_err(unreadable)? {
-        bytes.extend_from_slice(&chunk);
+impl Texts {
+    /// Reads a part that is a text; none when it goes over the limit of all texts.
+    async fn read(
+        &mut self,
+        name: &str,
+        mut part: Field<'_>,
+        body: &LimitedBody,
+        pace: &Pace,
+        intake: &Intake,
+    ) -> Result<Option<String>, ApiError> {
+        let mut bytes = Vec::new();
+        while let Some(chunk) = pace.in_time(body.feed(part.chunk())).await?.map_err(unreadable)? {
+            body.refund(chunk.len());
+            self.bytes += chunk.len();
+            if self.bytes > self.most_bytes {
+                return Ok(None);
+            }
+            self.rooms.hold_text(intake, self.bytes).await?;
+            bytes.extend_from_slice(&chunk);
+        }
+        let text = String::from_utf8(bytes);
+        text.map(Some).map_err(|_| ApiError::invalid_value(root(name), format!("{} must be UTF-8", root(name))))
     }
-    String::from_utf8(bytes).map_err(|_| ApiError::invalid_value(root(name), format!("{} must be UTF-8", root(name))))
 }
 
-fn unreadable(error: MultipartError) -> ApiError {
+/// Makes the refusal of what the parser cannot read.
+pub(super) fn unreadable(error: MultipartError) -> ApiError {
     // What the parser says of a client's body holds no secret, but for a broken connection it is the system's word.
     let reason = if error.status().is_client_error() { error.body_text() } else { "it ended early".to_owned() };
     broken(&reason)

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use clapboard_h3::{Recipe, VideoRequest};
 use clapboard_jobs::Priority;
+use serde_json::Value;
 
 use super::layers::{Found, Layers};
-use super::unbuilt;
+use super::references::{self, Reference};
+use super::{unbuilt, value};
 use crate::body::Decoded;
 use crate::error::ApiError;
 
@@ -25,6 +27,8 @@ pub(crate) struct CreateRequest {
     pub(crate) model: Option<String>,
     /// What to generate.
     pub(crate) video: VideoRequest,
+    /// The media to generate from, in the request's order.
+    pub(crate) references: Vec<Reference>,
     /// How urgent it is.
     pub(crate) priority: Priority,
     /// How long after its creation the job has to have begun.
@@ -35,23 +39,22 @@ pub(crate) struct CreateRequest {
 
 /// Reads the fields of a body.
 ///
-/// Errors: `unsupported_parameter` for what is not built, `invalid_json`, and `invalid_value` for a wrong type; each names
-/// the field by its path.
+/// Errors: `unsupported_parameter` for what is not built, `invalid_json`, `invalid_value` for a wrong type, and those of
+/// references; each names the field by its path.
 pub(crate) fn read(decoded: Decoded) -> Result<CreateRequest, ApiError> {
     let mut fields = Layers::of(decoded.tree)?;
-    let task = text(fields.take("task"))?;
-    if let Some(file) = &decoded.file {
-        return Err(unbuilt::refuse_file(file, task.as_deref()));
+    if let Some(file) = &decoded.refused_file {
+        return Err(unbuilt::refuse_file(file));
     }
     unbuilt::refuse(&mut fields)?;
-    unbuilt::refuse_references(&mut fields, task.as_deref())?;
+    let references = references::read(&mut fields, decoded.files)?;
     check_outputs(&mut fields)?;
     check_guidance(&mut fields)?;
     let duration = fields.take("duration");
     let duration_seconds = fields.take("duration_seconds");
     let video = VideoRequest {
         prompt: fields.take_top("prompt").map(Found::strict_text).transpose()?,
-        task,
+        task: text(fields.take("task"))?,
         size: text(fields.take("size"))?,
         width: integer(fields.take("width"))?,
         height: integer(fields.take("height"))?,
@@ -67,12 +70,13 @@ pub(crate) fn read(decoded: Decoded) -> Result<CreateRequest, ApiError> {
         seed: integer(fields.take("seed"))?,
         quality: text(fields.take("quality"))?,
         recipe: recipe(fields.take("recipe"))?,
+        frame_indices: frame_indices(&mut fields)?,
         ..VideoRequest::default()
     };
     let model = fields.take_top("model").map(Found::strict_text).transpose()?;
     let priority = priority(fields.take("priority"))?;
     let start_within = start_deadline(fields.take("start_deadline_s"))?;
-    Ok(CreateRequest { model, video, priority, start_within, unknown: fields.leftovers() })
+    Ok(CreateRequest { model, video, references, priority, start_within, unknown: fields.leftovers() })
 }
 
 fn text(found: Option<Found>) -> Result<Option<String>, ApiError> {
@@ -109,6 +113,27 @@ fn recipe(found: Option<Found>) -> Result<Option<Recipe>, ApiError> {
     let path = found.path.clone();
     let recipe = found.text()?.parse::<Recipe>().map_err(|error| ApiError::invalid_value(&path, error.to_string()))?;
     Ok(Some(recipe))
+}
+
+/// Reads where the keyframes stand, by any of the three names: a whole number, or a list of them.
+fn frame_indices(fields: &mut Layers) -> Result<Option<Vec<i64>>, ApiError> {
+    let [indices, indexes, index] = ["frame_indices", "frame_indexes", "frame_index"].map(|name| fields.take(name));
+    let Some(Found { path, value }) = indices.or(indexes).or(index) else {
+        return Ok(None);
+    };
+    let value = match value {
+        // One number is JSON as well.
+        Value::String(text) if text.trim_start().starts_with('[') => value::json(&path, &text)?,
+        value => value,
+    };
+    let values = match value {
+        Value::Array(values) => values,
+        single => vec![single],
+    };
+    let integers: Result<Vec<i64>, _> =
+        values.into_iter().map(|value| Found { path: path.clone(), value }.integer()).collect();
+    let message = format!("{path} must be a whole number or a list of them");
+    integers.map(Some).map_err(|_| ApiError::invalid_value(&path, message))
 }
 
 fn priority(found: Option<Found>) -> Result<Priority, ApiError> {

@@ -11,7 +11,7 @@ use crate::error_code::ErrorCode;
 
 fn read_json(tree: Value) -> Result<CreateRequest, ApiError> {
     let Value::Object(tree) = tree else { panic!("a request is an object") };
-    read(Decoded { tree, file: None })
+    read(Decoded { tree, ..Decoded::default() })
 }
 
 fn refusal(tree: Value) -> (ErrorCode, String, String) {
@@ -76,10 +76,8 @@ fn what_is_documented_and_not_built_is_refused_by_its_path() {
         (json!({"num_outputs_per_prompt": 2}), "num_outputs_per_prompt"),
         (json!({"extra_params": {"long_video": true}}), "extra_params.long_video"),
         (json!({"extra_params": {"audio_mode": "lock_source"}}), "extra_params.audio_mode"),
-        (json!({"extra_params": {"target": {"frame_index": 0}}}), "extra_params.target.frame_index"),
+        (json!({"start_time_seconds": 1}), "start_time_seconds"),
         (json!({"extra_params": {"video_codec_options": {}}}), "extra_params.video_codec_options"),
-        (json!({"image_reference": [{"image_url": "https://a"}]}), "image_reference"),
-        (json!({"audio_reference": "/a.wav"}), "audio_reference"),
     ] {
         let (code, param, message) = refusal(tree);
         assert_eq!((code, param.as_str()), (ErrorCode::UnsupportedParameter, path));
@@ -98,16 +96,10 @@ fn what_asks_for_nothing_may_be_given() {
 }
 
 #[test]
-fn text_to_video_takes_no_reference() {
-    let (code, param, message) = refusal(json!({"image_reference": "x", "extra_params": {"task": "t2va"}}));
-    assert_eq!((code, param.as_str()), (ErrorCode::InvalidReferenceCombination, "image_reference"));
-    assert_eq!(message, "t2va takes no references, got image_reference");
-}
-
-#[test]
 fn a_file_is_refused_by_what_it_was_meant_for() {
-    let refused = |name: &str| read(Decoded { tree: Default::default(), file: Some(name.to_owned()) }).unwrap_err();
-    assert_eq!(refused("input_reference").code, ErrorCode::UnsupportedParameter);
+    let refused = |name: &str| read(Decoded { refused_file: Some(name.to_owned()), ..Decoded::default() }).unwrap_err();
+    let message = "image_reference takes URLs, and files go into input_reference or input_references";
+    assert_eq!(refused("image_reference").message, message);
     assert_eq!(refused("source_video").code, ErrorCode::UnsupportedParameter);
     assert_eq!(refused("prompt").message, "prompt must be a text, not a file");
 }
@@ -159,6 +151,35 @@ fn priority_and_deadline_are_read_wherever_they_stand() {
     let (code, param, message) = refusal(json!({"prompt": "x", "start_deadline_s": 1e9}));
     assert_eq!((code, param.as_str()), (ErrorCode::InvalidValue, "start_deadline_s"));
     assert_eq!(message, "start_deadline_s must be above 0 and at most 604800 (7 days), got 1000000000");
+}
+
+#[test]
+fn the_places_of_keyframes_are_read_by_all_their_names() {
+    let indices = |extra: Value| read_json(json!({"prompt": "x", "extra_params": extra})).unwrap().video.frame_indices;
+    for (extra, expected) in [
+        (json!({"frame_index": 0}), Some(vec![0])),
+        (json!({"frame_index": "-1"}), Some(vec![-1])),
+        (json!({"frame_indexes": [0, -1]}), Some(vec![0, -1])),
+        (json!({"frame_indices": "[0, -1]"}), Some(vec![0, -1])),
+        (json!({"frame_indices": ["0", "-1"]}), Some(vec![0, -1])),
+        (json!({"target": {"frame_indices": [-1.0]}}), Some(vec![-1])),
+        (json!({"frame_index": 7, "target": {"frame_index": 0}}), Some(vec![0])),
+        (json!({"frame_index": 7, "frame_indexes": 8, "frame_indices": [0]}), Some(vec![0])),
+        (json!({"frame_indices": []}), Some(Vec::new())),
+        (json!({"frame_indices": null}), None),
+    ] {
+        assert_eq!(indices(extra.clone()), expected, "{extra}");
+    }
+    for (value, code) in [
+        (json!("first"), ErrorCode::InvalidValue),
+        (json!([0, "x"]), ErrorCode::InvalidValue),
+        (json!([[0]]), ErrorCode::InvalidValue),
+        (json!(true), ErrorCode::InvalidValue),
+        (json!("[0,"), ErrorCode::InvalidJson),
+    ] {
+        let (found, param, _) = refusal(json!({"extra_params": {"target": {"frame_indices": value}}}));
+        assert_eq!((found, param.as_str()), (code, "extra_params.target.frame_indices"));
+    }
 }
 
 #[test]

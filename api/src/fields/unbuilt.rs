@@ -1,12 +1,8 @@
 //! What is documented and not built: refused by name, never ignored.
 
 use super::layers::{Found, Layers};
+use super::references;
 use crate::error::ApiError;
-use crate::error_code::ErrorCode;
-
-/// The fields that bring pictures, videos and sounds.
-const REFERENCES: [&str; 5] =
-    ["input_reference", "input_references", "image_reference", "video_reference", "audio_reference"];
 
 /// Which value of a field asks for nothing, and so may be given.
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +16,7 @@ enum Neutral {
 }
 
 /// The fields, each with the value that asks for nothing.
-const UNBUILT: [(&str, Neutral); 33] = [
+const UNBUILT: [(&str, Neutral); 30] = [
     ("negative_prompt", Neutral::None),
     ("boundary_ratio", Neutral::None),
     ("start_time_seconds", Neutral::None),
@@ -43,9 +39,6 @@ const UNBUILT: [(&str, Neutral); 33] = [
     ("webhook_events", Neutral::None),
     ("metadata", Neutral::None),
     ("expires_after", Neutral::None),
-    ("frame_index", Neutral::None),
-    ("frame_indexes", Neutral::None),
-    ("frame_indices", Neutral::None),
     ("audio_mode", Neutral::Text("native")),
     ("long_video", Neutral::False),
     ("long_video_mode", Neutral::None),
@@ -77,34 +70,14 @@ fn asks_for_nothing(found: Found, neutral: Neutral) -> Result<bool, ApiError> {
     }
 }
 
-/// Takes out and refuses references, which no built task takes.
-pub(super) fn refuse_references(fields: &mut Layers, task: Option<&str>) -> Result<(), ApiError> {
-    for name in REFERENCES {
-        if let Some(found) = fields.take(name) {
-            return Err(reference(&found.path, task));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses a part that is a file.
-pub(super) fn refuse_file(name: &str, task: Option<&str>) -> ApiError {
-    if REFERENCES.contains(&name) {
-        return reference(name, task);
-    }
+/// Refuses a part that is a file, of a field that takes none.
+pub(super) fn refuse_file(name: &str) -> ApiError {
     if UNBUILT.iter().any(|(unbuilt, _)| *unbuilt == name) {
         return ApiError::unsupported_parameter(name, format!("{name} is not supported yet"));
     }
-    ApiError::invalid_value(name, format!("{name} must be a text, not a file"))
-}
-
-fn reference(path: &str, task: Option<&str>) -> ApiError {
-    if task == Some("t2va") {
-        let message = format!("t2va takes no references, got {path}");
-        return ApiError::new(ErrorCode::InvalidReferenceCombination, message).with_param(path);
+    if references::LISTS.iter().any(|list| list.name == name) {
+        let message = format!("{name} takes URLs, and files go into input_reference or input_references");
+        return ApiError::invalid_value(name, message);
     }
-    ApiError::unsupported_parameter(
-        path,
-        format!("{path}: reference images, videos and sounds are not supported yet, only text to video"),
-    )
+    ApiError::invalid_value(name, format!("{name} must be a text, not a file"))
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::layers::Found;
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
-use crate::unique_json::{Fault, parse};
+use crate::unique_json::{Fault, MAX_VALUES, parse};
 
 impl Found {
     /// Reads a text. Numbers count as how they are written, since a form cannot tell them apart.
@@ -78,6 +78,7 @@ impl Found {
 pub(super) fn json(path: &str, text: &str) -> Result<Value, ApiError> {
     parse(text.as_bytes(), path).map_err(|fault| match fault {
         Fault::Twice(path) => ApiError::given_twice(&path),
+        Fault::TooMany => ApiError::invalid_value(path, format!("{path} must have at most {MAX_VALUES} values")),
         Fault::Syntax(_) => {
             ApiError::new(ErrorCode::InvalidJson, format!("Invalid JSON in form field {path}")).with_param(path)
         }

@@ -6,7 +6,7 @@ use axum::http::HeaderMap;
 
 use super::{CreateVideo, Video, described, poll_after};
 use crate::admission::{admit, commit};
-use crate::app::AppState;
+use crate::app::Shared;
 use crate::error::{ApiError, ErrorBody};
 
 /// Makes a video: answers with its job, which then is durable.
@@ -25,19 +25,20 @@ use crate::error::{ApiError, ErrorBody};
         )),
         (status = 400, description = "A field breaks a rule, which the error names.", body = ErrorBody),
         (status = 401, description = "The API key is missing or not known.", body = ErrorBody),
-        (status = 408, description = "The body did not come in time.", body = ErrorBody),
-        (status = 413, description = "The body is too large.", body = ErrorBody),
+        (status = 408, description = "The body did not come in time, or stood still.", body = ErrorBody),
+        (status = 413, description = "The texts of the body are too large.", body = ErrorBody),
         (status = 415, description = "The body is of another type.", body = ErrorBody),
         (status = 429, description = "As many videos are waiting as may.", body = ErrorBody),
-        (status = 503, description = "No work is taken now.", body = ErrorBody),
+        (status = 503, description = "No work is taken now, or there is no room for the references.", body = ErrorBody),
     ),
 )]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(shared): State<Shared>,
     request: Request,
 ) -> Result<(HeaderMap, Json<Video>), ApiError> {
-    let admitted = admit(&state, request).await?;
-    let job = commit(&state, admitted.job).await?;
+    let admitted = admit(&shared, request, None).await?;
+    let state = shared.app;
+    let job = commit(&state, admitted.job, admitted.media).await?;
     let mut headers = poll_after(&state);
     if let Some(ignored) = admitted.ignored {
         headers.insert("x-ignored-fields", ignored);

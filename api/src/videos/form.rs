@@ -5,7 +5,8 @@ use utoipa::ToSchema;
 
 /// The fields of a create request: the same names in every encoding, as text in forms and with real types in JSON.
 ///
-/// Only `prompt` and a ratio (`size`, `aspect_ratio`) are required. An option below `extra_params` beats the same option
+/// Only `prompt` is required, and without references a ratio (`size`, `aspect_ratio`). References come either as files of a
+/// multipart form or as URLs; `audio_reference` goes with both. An option below `extra_params` beats the same option
 /// at the top level. Documented options that are not built are refused, unknown ones are ignored and listed in
 /// `x-ignored-fields`.
 #[derive(Debug, Default, Serialize, ToSchema)]
@@ -61,10 +62,55 @@ pub struct CreateVideo {
     pub start_deadline_s: Option<f64>,
     /// Only 1.
     pub num_outputs_per_prompt: Option<i64>,
-    /// More options, as an object or as JSON in a text: `task` (`t2va`), `duration` or `duration_seconds` (fractions are
-    /// allowed, beats `seconds`), `audio_flow_shift`, `target` (`duration_seconds`, `aspect_ratio`, `short_edge`).
+    /// A picture or a video as a file of a multipart form (several are a list), or an object `{image_url}` or `{video_url}`.
+    #[schema(value_type = Option<Object>)]
+    pub input_reference: Option<serde_json::Value>,
+    /// Up to 12 pictures, videos and sounds as files of a multipart form, in their order; what each is, its content says.
+    #[schema(value_type = Option<Vec<String>>, format = Binary)]
+    pub input_references: Option<serde_json::Value>,
+    /// A picture or a list of them: objects `{image_url}`, each an http, https or data URL.
+    pub image_reference: Option<OneOrMore<ImageUrl>>,
+    /// A video or a list of them: objects `{video_url}`, each an http, https or data URL.
+    pub video_reference: Option<OneOrMore<VideoUrl>>,
+    /// A sound or a list of them: objects `{audio_url}`, each an http, https or data URL.
+    pub audio_reference: Option<OneOrMore<AudioUrl>>,
+    /// More options, as an object or as JSON in a text: `task` (`t2va`, `fl2va`, `ref2va`), `duration` or
+    /// `duration_seconds` (fractions are allowed, beats `seconds`), `audio_flow_shift`, `frame_indices` (`[0]`, `[-1]`,
+    /// `[0, -1]`; also as `frame_index` or `frame_indexes`), `target` (`duration_seconds`, `aspect_ratio`, `short_edge`,
+    /// `frame_indices`).
     #[schema(value_type = Option<Object>)]
     pub extra_params: Option<serde_json::Value>,
+}
+
+/// One of something, or a list of it.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum OneOrMore<T> {
+    /// One.
+    One(T),
+    /// A list.
+    More(Vec<T>),
+}
+
+/// Where a picture is.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ImageUrl {
+    /// An http or https URL, or a data URL of an image.
+    pub image_url: String,
+}
+
+/// Where a video is.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct VideoUrl {
+    /// An http or https URL, or a data URL of a video.
+    pub video_url: String,
+}
+
+/// Where a sound is.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AudioUrl {
+    /// An http or https URL, or a data URL of a sound.
+    pub audio_url: String,
 }
 
 /// The bytes of an MP4, as the OpenAPI document shows them.

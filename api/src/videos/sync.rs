@@ -12,8 +12,8 @@ use super::content::{respond, without_result};
 use super::object::mebibytes;
 use super::{CreateVideo, VideoFile};
 use crate::admission::{admit, asks, commit};
-use crate::app::AppState;
-use crate::client::Client;
+use crate::app::{AppState, Shared};
+use crate::client::{Client, gone, unwanted};
 use crate::error::{ApiError, ErrorBody};
 use crate::error_code::ErrorCode;
 use crate::health;
@@ -40,24 +40,25 @@ use crate::health;
             ("x-ignored-fields" = String, description = "The fields that nothing documents, if there were any."),
         )),
         (status = 400, description = "A field breaks a rule, which the error names.", body = ErrorBody),
-        (status = 408, description = "The body did not come in time.", body = ErrorBody),
-        (status = 413, description = "The body is too large.", body = ErrorBody),
+        (status = 408, description = "The body did not come in time, or stood still.", body = ErrorBody),
+        (status = 413, description = "The texts of the body are too large.", body = ErrorBody),
         (status = 415, description = "The body is of another type.", body = ErrorBody),
         (status = 401, description = "The API key is missing or not known.", body = ErrorBody),
         (status = 422, description = "The video ended without a result.", body = ErrorBody),
         (status = 429, description = "As many videos are waiting as may.", body = ErrorBody),
-        (status = 503, description = "No work is taken now.", body = ErrorBody),
+        (status = 503, description = "No work is taken now, or there is no room for the references.", body = ErrorBody),
         (status = 504, description = "It takes longer than the client may wait; the job goes on.", body = ErrorBody),
     ),
 )]
-pub(crate) async fn create_sync(State(state): State<AppState>, request: Request) -> Result<Response, ApiError> {
+pub(crate) async fn create_sync(State(shared): State<Shared>, request: Request) -> Result<Response, ApiError> {
     let keeps = asks(request.headers(), "x-keep-job");
     let client = request.extensions().get::<Client>().cloned().filter(|_| !keeps);
-    let admitted = admit(&state, request).await?;
+    let admitted = admit(&shared, request, client.clone()).await?;
+    let state = shared.app;
     // Armed before the row is there: the client may go away while it is written.
     let mut guard =
         CancelOnDrop { state: state.clone(), tenant: admitted.job.tenant.clone(), id: admitted.job.id, armed: !keeps };
-    let job = commit(&state, admitted.job).await?;
+    let job = commit(&state, admitted.job, admitted.media).await?;
     let waited = tokio::select! {
         waited = ended(&state, &job.tenant, job.id) => waited,
         () = tokio::time::sleep(state.options.sync_timeout) => Err(out_of_time(&state, job.id)),
@@ -121,21 +122,6 @@ fn interrupted(state: &AppState, id: JobId) -> ApiError {
     let mut error = health::not_ready(state.readiness.get());
     error.message = format!("{}; the video stays in the queue as {id}", error.message);
     error
-}
-
-/// Waits until a client has gone that is watched.
-async fn gone(client: Option<Client>) {
-    match client {
-        Some(client) => client.gone().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Makes the answer to a client that has closed its half of the connection, should it still read.
-fn unwanted() -> ApiError {
-    let message = "the video is cancelled: the client closed the connection, or its half of it, before the video was \
-        finished; with x-keep-job: 1 it goes on";
-    ApiError::new(ErrorCode::VideoFailed, message)
 }
 
 fn run_headers(job: &Job) -> HeaderMap {

@@ -21,6 +21,7 @@ use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
+use crate::media::{FORM, Form, tools};
 use crate::worker::Worker;
 
 /// The moment at which everything happens: 2025-11-24 16:00:00 UTC.
@@ -124,6 +125,7 @@ impl TestApp {
     /// Starts a ready service whose store goes by a policy.
     pub(crate) async fn start_under(options: Options, policy: Policy) -> Self {
         let folder = TempDir::new().unwrap();
+        let options = Options { spool: folder.path().join("spool"), ..options };
         let file = folder.path().join("jobs.sqlite");
         let clock = Arc::new(Standstill::default());
         let store = SqliteStore::open(&file, policy, Arc::clone(&clock) as _).await.unwrap();
@@ -134,6 +136,7 @@ impl TestApp {
             dispatch: Arc::new(MemoryDispatch::new(1000)),
             blob: Arc::new(DiskBlob::open(&folder.path().join("media")).await.unwrap()),
             profile: Arc::new(ModelProfile::released("MiniMax-H3", vec![Partition::Fl2va])),
+            tools: tools(),
             readiness,
             options: Arc::new(options),
             tasks: TaskTracker::new(),
@@ -151,6 +154,29 @@ impl TestApp {
         let store = Arc::new(FaultyStore::over(Arc::clone(&self.state.store)));
         let state = AppState { store: Arc::clone(&store) as _, ..self.state.clone() };
         (self.with(state), store)
+    }
+
+    /// Starts a ready service that has all weights.
+    pub(crate) async fn start_all(options: Options) -> Self {
+        let app = Self::start_with(options).await;
+        let profile = ModelProfile::released("MiniMax-H3", Partition::ALL.to_vec());
+        let state = AppState { profile: Arc::new(profile), ..app.state.clone() };
+        app.with(state)
+    }
+
+    /// Returns how many files lie in the spool.
+    pub(crate) fn spooled(&self) -> usize {
+        std::fs::read_dir(&self.state.options.spool).map_or(0, |entries| entries.count())
+    }
+
+    /// Waits until nothing lies in the spool any more: a file that is being written goes when that is done.
+    pub(crate) async fn until_spool_is_empty(&self) {
+        self.until(async || (self.spooled() == 0).then_some(())).await;
+    }
+
+    /// Posts a form to make a video.
+    pub(crate) async fn post_form(&self, form: Form) -> Reply {
+        self.post("/v1/videos", FORM, form.body()).await
     }
 
     /// Lets the service work with something else.

@@ -246,7 +246,7 @@ async fn a_body_that_is_announced_too_large_is_refused_before_it_comes() {
     for headers in ["", "expect: 100-continue\r\n"] {
         let mut client = TcpStream::connect(address).await.unwrap();
         let head = format!(
-            "POST /v1/videos HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n{headers}content-length: 1048577\r\n\r\n"
+            "POST /v1/videos HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n{headers}content-length: 16777217\r\n\r\n"
         );
         client.write_all(head.as_bytes()).await.unwrap();
         let mut answer = Vec::new();

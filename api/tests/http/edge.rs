@@ -46,7 +46,7 @@ async fn routes_that_are_not_built_say_so_and_are_not_taken_for_ids() {
         (Method::POST, "/v1/videos/video_gen_x/remix"),
         (Method::POST, "/v1/videos/video_gen_x/cancel"),
         (Method::GET, "/v1/videos/video_gen_x/events"),
-        (Method::GET, "/v1/models"),
+        (Method::GET, "/v1/models/sora-2"),
         (Method::POST, "/v1/webhook_endpoints/we_1/rotate_secret"),
         (Method::GET, "/metrics"),
         (Method::GET, "/docs"),
@@ -67,7 +67,7 @@ async fn a_good_request_id_comes_back() {
 #[tokio::test]
 async fn readiness_follows_the_service_and_health_does_not() {
     let app = TestApp::start().await;
-    assert_eq!(app.get("/ready").await.good(), json!({"status": "ready"}));
+    assert_eq!(app.get("/ready").await.good()["status"], "ready");
     app.state.readiness.set(ServiceState::Draining);
     let reply = app.get("/ready").await;
     assert_eq!(reply.refused(503, "no_capacity", None), "the service is stopping and takes no new work");
@@ -80,11 +80,11 @@ async fn a_service_without_a_worker_is_ready_while_its_store_answers() {
     let app = TestApp::start().await;
     let state = AppState { readiness: Readiness::new_without_worker(), ..app.state.clone() };
     let (app, store) = app.with(state).over_faulty();
-    assert_eq!(app.get("/ready").await.good(), json!({"status": "ready"}));
+    assert_eq!(app.get("/ready").await.good()["status"], "ready");
     store.go_away();
     app.get("/ready").await.refused(503, "no_capacity", None);
     store.come_back();
-    assert_eq!(app.get("/ready").await.good(), json!({"status": "ready"}));
+    assert_eq!(app.get("/ready").await.good()["status"], "ready");
     app.state.readiness.set(ServiceState::Draining);
     app.get("/ready").await.refused(503, "no_capacity", None);
 }

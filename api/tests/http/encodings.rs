@@ -94,26 +94,6 @@ async fn every_encoding_makes_the_same_job_however_its_bytes_come() {
 }
 
 #[tokio::test]
-async fn references_are_refused_by_whatever_name_the_clients_give_them() {
-    let app = TestApp::start().await;
-    for (disposition, param) in [
-        ("name=\"input_reference\"; filename=\"upload\"", "input_reference"),
-        ("name=\"input_reference[]\"; filename=\"upload\"", "input_reference"),
-        ("name=\"input_references[]\"; filename=\"k\u{e4}tzchen \u{732b}.png\"", "input_references"),
-        ("name=\"input_references\"; filename*=UTF-8''k%C3%A4tzchen.png", "input_references"),
-        ("name=\"input_reference[image_url]\"", "input_reference"),
-        ("name=\"image_reference[][image_url]\"", "image_reference"),
-        ("name=\"video_reference\"", "video_reference"),
-    ] {
-        let body = format!(
-            "--b\r\nContent-Disposition: form-data; {disposition}\r\n\r\nhttps://example.com/a.png\r\n--b--\r\n"
-        );
-        let reply = app.post("/v1/videos", "multipart/form-data; boundary=b", body).await;
-        reply.refused(400, "unsupported_parameter", Some(param));
-    }
-}
-
-#[tokio::test]
 async fn a_field_given_twice_is_not_guessed_at() {
     let app = TestApp::start().await;
     let reply = app.post("/v1/videos", "application/x-www-form-urlencoded", "prompt=a&prompt=b&size=512x288").await;

@@ -72,12 +72,15 @@ async fn every_rule_of_text_to_video_is_named_at_once_on_both_routes() {
         (json!({"lora": {"name": "x", "path": "/etc"}}), "unsupported_parameter", "lora"),
         (json!({"webhook_url": "http://169.254.169.254/"}), "unsupported_parameter", "webhook_url"),
         (json!({"extra_params": {"long_video": true}}), "unsupported_parameter", "extra_params.long_video"),
-        (json!({"audio_reference": {"audio_url": "file:///a"}}), "unsupported_parameter", "audio_reference"),
+        (json!({"audio_reference": {"audio_url": "file:///a"}}), "invalid_reference_url", "audio_reference.audio_url"),
+        (json!({"audio_reference": "x"}), "invalid_json", "audio_reference"),
         (
-            json!({"audio_reference": "x", "extra_params": {"task": "t2va"}}),
+            json!({"image_reference": {"image_url": "https://a.example"}, "extra_params": {"task": "t2va"}}),
             "invalid_reference_combination",
-            "audio_reference",
+            "image_reference",
         ),
+        (json!({"extra_params": {"task": "fl2va"}}), "invalid_reference_combination", "image_reference"),
+        (json!({"extra_params": {"frame_index": 0}}), "invalid_value", "frame_indices"),
     ] {
         for path in ["/v1/videos", "/v1/videos/sync"] {
             let body = with(changes.clone()).to_string();
@@ -182,18 +185,18 @@ async fn a_body_that_never_comes_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_file_is_refused_before_its_bytes_are_read() {
+async fn a_file_where_none_is_taken_is_refused_before_its_bytes_are_read() {
     let options = Options { max_body_bytes: 10_000, drain_bytes: 1 << 20, ..Options::default() };
     let app = TestApp::start_with(options).await;
     let head = b"--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\na cat\r\n--b\r\n\
-        Content-Disposition: form-data; name=\"input_reference\"; filename=\"upload\"\r\n\
+        Content-Disposition: form-data; name=\"source_video\"; filename=\"upload\"\r\n\
         Content-Type: application/octet-stream\r\n\r\n"
         .to_vec();
     // A file without end, in chunks larger than the limit of the fields.
     let file = stream::repeat_with(|| Ok::<_, std::io::Error>(vec![0; 20_000]));
     let body = stream::StreamExt::chain(stream::iter([Ok(head)]), file);
     let reply = app.post("/v1/videos", "multipart/form-data; boundary=b", Body::from_stream(body)).await;
-    let message = reply.refused(400, "unsupported_parameter", Some("input_reference"));
+    let message = reply.refused(400, "unsupported_parameter", Some("source_video"));
     assert!(message.contains("not supported yet"), "{message}");
 }
 

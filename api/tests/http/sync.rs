@@ -153,7 +153,7 @@ async fn a_client_that_hangs_up_may_have_asked_to_keep_the_job() {
 async fn an_upload_over_a_socket_is_refused_and_the_answer_arrives() {
     let app = TestApp::start().await;
     let mut client = TcpStream::connect(app.listen().await).await.unwrap();
-    let head = "--b\r\nContent-Disposition: form-data; name=\"input_reference\"; filename=\"a.png\"\r\n\r\n";
+    let head = "--b\r\nContent-Disposition: form-data; name=\"source_video\"; filename=\"a.png\"\r\n\r\n";
     let file = vec![0u8; 4 << 20];
     let tail = "\r\n--b--\r\n";
     let length = head.len() + file.len() + tail.len();

@@ -23,7 +23,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(state: AppState, folder: PathBuf) -> Self {
-        let claimant = Claimant::new(WorkerId::new(), vec![Partition::Fl2va]);
+        let claimant = Claimant::new(WorkerId::new(), Partition::ALL.to_vec());
         Self { state, folder, claimant }
     }
 

@@ -1,0 +1,62 @@
+//! What is served, and by whom.
+
+use clapboard_api::{AppState, Readiness, ServiceState};
+use clapboard_h3::Partition;
+use clapboard_jobs::{WorkerCard, WorkerId, WorkerState};
+use serde_json::json;
+
+use crate::app::TestApp;
+
+#[tokio::test]
+async fn the_served_model_is_listed_with_its_tasks() {
+    let app = TestApp::start().await;
+    let mut list = app.get("/v1/models").await.good();
+    let created = list["data"][0]["created"].take().as_u64().unwrap();
+    assert!(created > 1_700_000_000, "{created}");
+    let model = json!({
+        "id": "MiniMax-H3", "object": "model", "created": null, "owned_by": "clapboard",
+        "tasks": ["t2va", "fl2va"], "partitions": ["fl2va"]
+    });
+    assert_eq!(list, json!({"object": "list", "data": [model]}));
+    let app = TestApp::start_all(Default::default()).await;
+    let list = app.get("/v1/models").await.good();
+    assert_eq!(list["data"][0]["tasks"], json!(["t2va", "fl2va", "ref2va"]));
+}
+
+#[tokio::test]
+async fn readiness_of_a_service_with_a_worker_shows_the_weights_that_it_has() {
+    let app = TestApp::start().await;
+    let ready = app.get("/ready").await.good();
+    assert_eq!(ready, json!({"status": "ready", "partitions": {"fl2va": true, "ref2va": false}}));
+}
+
+#[tokio::test]
+async fn readiness_of_a_service_without_a_worker_shows_those_of_the_workers_that_take_jobs() {
+    let app = TestApp::start_all(Default::default()).await;
+    let readiness = Readiness::new_without_worker();
+    readiness.set(ServiceState::Ready);
+    let state = AppState { readiness, ..app.state.clone() };
+    let app = app.with(state);
+    let partitions = async || app.get("/ready").await.good()["partitions"].take();
+    assert_eq!(partitions().await, json!({"fl2va": false, "ref2va": false}));
+    let card = |id, partition, state| WorkerCard {
+        id,
+        host: "a".to_owned(),
+        version: "1".to_owned(),
+        partitions: vec![partition],
+        spec_versions: vec![2],
+        max_rows: None,
+        state,
+    };
+    let (first, second) = (WorkerId::new(), WorkerId::new());
+    app.state.store.announce(&card(first, Partition::Ref2va, WorkerState::Busy)).await.unwrap();
+    app.state.store.announce(&card(second, Partition::Fl2va, WorkerState::Draining)).await.unwrap();
+    assert_eq!(partitions().await, json!({"fl2va": false, "ref2va": true}));
+    app.state.store.announce(&card(second, Partition::Fl2va, WorkerState::Idle)).await.unwrap();
+    assert_eq!(partitions().await, json!({"fl2va": true, "ref2va": true}));
+    app.state.store.ask_drain(first).await.unwrap();
+    assert_eq!(partitions().await, json!({"fl2va": true, "ref2va": false}));
+    // A job for which there is no worker waits for one.
+    let job = app.create(json!({"prompt": "a cat", "size": "512x288"})).await.good();
+    assert_eq!(job["status"], "queued");
+}
