@@ -4,17 +4,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::ensure;
 use clapboard_api::{Readiness, ServiceState};
-use clapboard_h3::{ModelProfile, Partition, Task};
+use clapboard_engine::checkpoint::Checkpoint;
+use clapboard_h3::{ModelProfile, Partition};
 use clapboard_jobs::{Policy, Store};
+use clapboard_media::MediaTools;
 
 use crate::interrupt::Interrupts;
 use crate::output;
 use crate::process::{CLOSING_TIME, Parts, block_on};
-use crate::profile::{RELEASED_NAME, profile_of};
+use crate::profile::RELEASED_NAME;
 use crate::rooms::{self, Shared};
-use crate::settings::{Distributed, DistributedArgs, Http, HttpArgs, PolicyArgs, partition};
+use crate::settings::{Distributed, DistributedArgs, Http, HttpArgs, MediaArgs, PolicyArgs, partition};
+use crate::spool::Spool;
 
 /// Serve HTTP only, over Postgres, Redis and S3; any number of these may run
 ///
@@ -26,6 +28,12 @@ pub(crate) struct Args {
     model: ModelArgs,
     #[command(flatten)]
     http: HttpArgs,
+    #[command(flatten)]
+    media: MediaArgs,
+    /// The directory of what is being uploaded, with room for --max-uploads requests; processes may share it
+    /// [default: clapboard in the system's directory of temporary files]
+    #[arg(long, env = "CLAPBOARD_SPOOL", value_name = "DIR", help_heading = "HTTP")]
+    spool: Option<PathBuf>,
     #[command(flatten)]
     policy: PolicyArgs,
     #[command(flatten)]
@@ -39,30 +47,28 @@ struct ModelArgs {
     /// The checkpoint that the workers load, of which only the configs are read [default: a released one]
     #[arg(long, env = "CLAPBOARD_CHECKPOINT", value_name = "DIR")]
     checkpoint: Option<PathBuf>,
-    /// For which transformer weights there are workers, separated by commas; only fl2va serves a task that is built
+    /// For which transformer weights there are workers, or will be, separated by commas: fl2va for t2va and fl2va, ref2va
+    /// for ref2va [default: those of the checkpoint, or both]
     #[arg(long, env = "CLAPBOARD_SERVE_PARTITIONS", value_name = "PARTITIONS", value_delimiter = ',',
-          default_value = "fl2va", value_parser = partition())]
-    serve_partitions: Vec<Partition>,
+          value_parser = partition())]
+    serve_partitions: Option<Vec<Partition>>,
 }
 
 impl ModelArgs {
     /// Returns what requests are resolved against.
     ///
-    /// Errors: a sentence about the partitions; those of reading the checkpoint's configs.
+    /// Errors: those of reading the checkpoint's configs.
     fn profile(&self) -> anyhow::Result<ModelProfile> {
-        let partitions: Vec<Partition> =
-            Partition::ALL.into_iter().filter(|partition| self.serve_partitions.contains(partition)).collect();
-        let built = Task::BUILT.iter().any(|task| partitions.contains(&task.partition()));
-        ensure!(
-            built,
-            "--serve-partitions {} serves no task that is built: {} needs {}",
-            partitions.iter().map(|partition| partition.as_str()).collect::<Vec<_>>().join(","),
-            Task::BUILT[0],
-            Task::BUILT[0].partition()
-        );
+        let chosen = |there: &[Partition]| match &self.serve_partitions {
+            None => there.to_vec(),
+            Some(named) => Partition::ALL.into_iter().filter(|partition| named.contains(partition)).collect(),
+        };
         match &self.checkpoint {
-            Some(checkpoint) => Ok(profile_of(checkpoint, &partitions)?),
-            None => Ok(ModelProfile::released(RELEASED_NAME, partitions)),
+            Some(root) => {
+                let checkpoint = Checkpoint::open(root)?;
+                Ok(checkpoint.profile(&chosen(&checkpoint.partitions()))?)
+            }
+            None => Ok(ModelProfile::released(RELEASED_NAME, chosen(&Partition::ALL))),
         }
     }
 }
@@ -71,6 +77,8 @@ impl ModelArgs {
 struct Config {
     profile: ModelProfile,
     http: Http,
+    tools: MediaTools,
+    spool: PathBuf,
     policy: Policy,
     distributed: Distributed,
 }
@@ -82,6 +90,8 @@ impl TryFrom<Args> for Config {
     fn try_from(args: Args) -> anyhow::Result<Self> {
         Ok(Self {
             http: Http::try_from(args.http)?,
+            tools: args.media.find()?,
+            spool: args.spool.unwrap_or_else(|| std::env::temp_dir().join("clapboard")),
             policy: args.policy.policy()?,
             distributed: Distributed::try_from(args.distributed)?,
             profile: args.model.profile()?,
@@ -96,6 +106,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 async fn serve(config: Config) -> anyhow::Result<()> {
     let interrupts = Interrupts::listen()?;
+    let spool = Spool::open(&config.spool)?;
     let servers = config.distributed.open(&config.policy).await?;
     let shared = Shared {
         store: Arc::clone(&servers.store) as Arc<dyn Store>,
@@ -105,7 +116,13 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let readiness = Readiness::new_without_worker();
     let mut parts = Parts::new();
     let limit = config.http.options.closing_grace + CLOSING_TIME;
-    let api = rooms::Api { http: config.http, profile: config.profile, readiness: readiness.clone() };
+    let api = rooms::Api {
+        http: config.http,
+        tools: config.tools,
+        spool: spool.path(),
+        profile: config.profile,
+        readiness: readiness.clone(),
+    };
     let address = rooms::spawn_api(&mut parts, &shared, api).await?;
     output::status(format_args!("clapboard listens on http://{address}"));
     let outcome = parts.run(interrupts, Some(limit), |_| readiness.set(ServiceState::Draining)).await;
@@ -139,17 +156,13 @@ mod tests {
     #[test]
     fn a_released_checkpoint_is_served_unless_another_is_named() {
         let profile = config(&[]).unwrap().profile;
-        assert_eq!((profile.name.as_str(), &profile.partitions[..]), ("minimax-h3", &[Partition::Fl2va][..]));
+        assert_eq!((profile.name.as_str(), &profile.partitions[..]), ("minimax-h3", &Partition::ALL[..]));
         let profile = config(&["--serve-partitions", "ref2va,fl2va"]).unwrap().profile;
         assert_eq!(profile.partitions, Partition::ALL);
+        let profile = config(&["--serve-partitions", "ref2va"]).unwrap().profile;
+        assert_eq!(profile.partitions, [Partition::Ref2va]);
         let refused = refusal(&["--checkpoint", "/nowhere"]);
         assert!(refused.contains("could not open /nowhere"), "{refused}");
-    }
-
-    #[test]
-    fn partitions_that_serve_nothing_are_refused() {
-        let refused = refusal(&["--serve-partitions", "ref2va"]);
-        assert_eq!(refused, "--serve-partitions ref2va serves no task that is built: t2va needs fl2va");
     }
 
     #[test]

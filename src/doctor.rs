@@ -14,7 +14,7 @@ use crate::output;
 use crate::process::block_on;
 use crate::settings::{DistributedArgs, MediaArgs};
 
-/// Examine Postgres, Redis, S3 and ffmpeg, and say what is missing and what that means
+/// Examine Postgres, Redis, S3, ffmpeg and libheif, and say what is missing and what that means
 ///
 /// Prints one line for each finding, which begins with ok, warn or fail. Exits with 1 when there is a fail. Of the
 /// servers only those are examined that are named. A few small objects are put into the bucket and removed again.
@@ -48,10 +48,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             Some(options) => media_store::examine(options).await,
             None => vec![not_named("s3", "--s3-bucket")],
         });
-        tell(vec![examine_ffmpeg(&args.media)]);
+        tell(vec![examine_ffmpeg(&args.media), examine_heif(&args.media)]);
         Ok(verdict)
     })?;
     Ok(if verdict == Verdict::Fail { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn examine_heif(media: &MediaArgs) -> Finding {
+    match media.heif().check() {
+        Ok(()) => Finding::ok("heic", "pictures of HEIC can be read"),
+        Err(error) => Finding::warn("heic", format!("{error}; pictures of HEIC are refused, all others are read")),
+    }
 }
 
 fn not_named(about: &'static str, flag: &str) -> Finding {
@@ -64,7 +71,7 @@ fn examine_ffmpeg(media: &MediaArgs) -> Finding {
             Finding::ok("ffmpeg", format!("version {}, with the encoders that every video needs", ffmpeg.version()))
         }
         Err(error) => {
-            Finding::fail("ffmpeg", format!("{}; workers need it, APIs and schedulers do not", Causes(&error)))
+            Finding::fail("ffmpeg", format!("{}; workers and APIs need it, schedulers do not", Causes(&error)))
         }
     }
 }

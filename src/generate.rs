@@ -1,7 +1,8 @@
-//! `clapboard generate`: one prompt to one MP4, without a server.
+//! `clapboard generate`: one prompt, and what goes with it, to one MP4, without a server.
 
 mod estimate;
 mod flags;
+mod inputs;
 mod report;
 mod request;
 mod target;
@@ -10,23 +11,26 @@ mod watch;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use clapboard_engine::checkpoint::Checkpoint;
 use clapboard_engine::{EngineConfig, EngineHandle, GenerateError, Generation, GenerationReport, NoCheckpoints, Stop};
 use clapboard_h3::GenerationSpec;
-use clapboard_media::{Ffmpeg, MuxReport};
+use clapboard_h3::prepare::PreparedReference;
+use clapboard_media::{Ffmpeg, MediaTools, MuxReport};
 use clapboard_worker::MuxSink;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
+use crate::generate::inputs::{InputArgs, Inputs};
 use crate::generate::report::{Report, signed_seed};
 use crate::generate::request::RequestArgs;
 use crate::generate::target::Target;
 use crate::generate::watch::{Screen, StopSwitch, Watch};
 use crate::interrupt::{Interrupts, Stopped};
 use crate::output;
-use crate::profile::read_profile;
 use crate::settings::{EngineArgs, MediaArgs};
 
 /// How long ffmpeg may take to finish the file after its last frame.
@@ -36,7 +40,7 @@ const DRAW_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Generate one video without a server
 ///
-/// Needs --size or --aspect-ratio. Ctrl-C stops at the next block, leaves nothing behind and exits with 130.
+/// From a prompt alone it needs --size or --aspect-ratio. Ctrl-C stops at the next block, leaves nothing behind and exits with 130.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -45,6 +49,8 @@ pub(crate) struct Args {
     media: MediaArgs,
     #[command(flatten)]
     request: RequestArgs,
+    #[command(flatten)]
+    inputs: InputArgs,
     /// The MP4 to write; its name ends in .mp4
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     output: PathBuf,
@@ -72,8 +78,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// One generation, checked as far as that goes without weights.
 struct Job {
     config: EngineConfig,
-    ffmpeg: Ffmpeg,
+    tools: MediaTools,
     spec: Arc<GenerationSpec>,
+    inputs: Inputs,
     target: Target,
     as_json: bool,
 }
@@ -84,15 +91,18 @@ impl TryFrom<Args> for Job {
     /// Errors: a sentence about the first option that cannot be.
     fn try_from(args: Args) -> anyhow::Result<Self> {
         let target = Target::open(&args.output, args.force)?;
-        let config = args.engine.config()?;
-        let ffmpeg = args.media.find()?;
-        let spec = args.request.resolve(&read_profile(&config)?)?;
-        Ok(Self { config, ffmpeg, spec: Arc::new(spec), target, as_json: args.json })
+        let checkpoint = Checkpoint::open(&args.engine.checkpoint)?;
+        let tools = args.media.find()?;
+        let inputs = args.inputs.inspect(&tools, &checkpoint.settings().geometry)?;
+        let partition = args.request.partition(&inputs);
+        let spec = args.request.resolve(&checkpoint.profile(&[partition])?, &inputs)?;
+        let config = args.engine.config(vec![partition])?;
+        Ok(Self { config, tools, spec: Arc::new(spec), inputs, target, as_json: args.json })
     }
 }
 
 async fn generate(job: Job) -> anyhow::Result<()> {
-    let Job { config, ffmpeg, spec, target, as_json } = job;
+    let Job { config, tools, spec, inputs, target, as_json } = job;
     let started = Instant::now();
     let mut interrupts = Interrupts::listen()?;
 
@@ -110,13 +120,27 @@ async fn generate(job: Job) -> anyhow::Result<()> {
         let config = config.clone();
         move || EngineHandle::start(config)
     });
-    let engine = tokio::select! {
-        loaded = loading => loaded.context("loading the engine was interrupted")??,
-        signal = interrupts.next() => return Err(Stopped(signal).into()),
+    let aborted = Arc::new(AtomicBool::new(false));
+    let preparing = spawn_blocking({
+        let (spec, tools, aborted) = (Arc::clone(&spec), tools.clone(), Arc::clone(&aborted));
+        move || inputs.prepare(&spec, &tools, &aborted)
+    });
+    let ready = async {
+        let media = preparing.await.context("preparing the inputs was interrupted")??;
+        let engine = loading.await.context("loading the engine was interrupted")??;
+        anyhow::Ok((engine, media))
+    };
+    let (engine, media) = tokio::select! {
+        ready = ready => ready?,
+        signal = interrupts.next() => {
+            aborted.store(true, Ordering::Relaxed);
+            return Err(Stopped(signal).into());
+        }
     };
     let load_seconds = started.elapsed().as_secs_f64();
 
-    let (run, file) = generate_file(&engine, &spec, &ffmpeg, target.unfinished(), interrupts).await?;
+    let (run, file) =
+        generate_file(&engine, &spec, media.into(), &tools.ffmpeg, target.unfinished(), interrupts).await?;
     let output = target.output().to_owned();
     target.publish()?;
 
@@ -142,6 +166,7 @@ async fn generate(job: Job) -> anyhow::Result<()> {
 async fn generate_file(
     engine: &EngineHandle,
     spec: &Arc<GenerationSpec>,
+    media: Arc<[PreparedReference]>,
     ffmpeg: &Ffmpeg,
     output: &Path,
     mut interrupts: Interrupts,
@@ -152,7 +177,7 @@ async fn generate_file(
     let (done, mut ended) = oneshot::channel();
     let generation = Generation {
         spec: Arc::clone(spec),
-        media: Vec::new(),
+        media,
         control: Arc::clone(&stop) as _,
         progress: Arc::clone(&watch) as _,
         sink: Box::new(sink.clone()),

@@ -1,8 +1,10 @@
 //! The signals that ask a process to end.
 
+use std::sync::OnceLock;
 use std::{fmt, process};
 
 use anyhow::Context;
+use clapboard_telemetry::LastLines;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// A signal that asks the process to end.
@@ -70,7 +72,19 @@ impl Interrupts {
     }
 }
 
+/// The log whose last lines an exit at once still waits for.
+static LOG: OnceLock<LastLines> = OnceLock::new();
+
+/// Lets an exit at a second signal wait, though not for long, until what was logged before it is written.
+pub(crate) fn flush_at_exit(log: &LastLines) {
+    // It fails where a log was named before, of which a process has one.
+    let _ = LOG.set(log.clone());
+}
+
 #[expect(clippy::disallowed_methods, reason = "whoever signals twice wants no destructor to be waited for")]
 fn exit(signal: Interrupt) -> ! {
+    if let Some(log) = LOG.get() {
+        log.flush();
+    }
     process::exit(signal.exit_code().into())
 }

@@ -19,6 +19,7 @@ mod rooms;
 mod scheduler;
 mod serve;
 mod settings;
+mod spool;
 mod table;
 mod utc;
 mod verify;
@@ -119,7 +120,8 @@ fn causes(error: &anyhow::Error) -> String {
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    let _last_lines = cli.log.init(if cli.command.is_a_service() { "info" } else { "warn" })?;
+    let last_lines = cli.log.init(if cli.command.is_a_service() { "info" } else { "warn" })?;
+    interrupt::flush_at_exit(&last_lines);
     match cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Api(args) => api::run(args),

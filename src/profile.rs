@@ -9,11 +9,11 @@ use clapboard_h3::{ModelProfile, Partition};
 /// The name of a released checkpoint.
 pub(crate) const RELEASED_NAME: &str = "minimax-h3";
 
-/// Reads the profile of the partition that the engine is to load; configs only, no weights.
+/// Reads the profile of the partitions that the engine is to serve; configs only, no weights.
 ///
 /// Errors: those of [`profile_of`].
 pub(crate) fn read_profile(config: &EngineConfig) -> Result<ModelProfile, checkpoint::Error> {
-    profile_of(&config.checkpoint, &[config.partition])
+    profile_of(&config.checkpoint, &config.partitions)
 }
 
 /// Reads the profile of some partitions of a checkpoint; configs only, no weights.

@@ -1,14 +1,15 @@
 //! How the rooms are put to work: the same way in one process and in many.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use clapboard_api::{AppState, Readiness};
+use clapboard_api::{AppState, Options, Readiness};
 use clapboard_engine::{EngineConfig, EngineHandle};
 use clapboard_h3::ModelProfile;
 use clapboard_jobs::{Blob, Dispatch, Store};
-use clapboard_media::Ffmpeg;
+use clapboard_media::MediaTools;
 use clapboard_scheduler::Scheduler;
 use clapboard_worker::{Drained, Worker};
 use tokio::net::TcpListener;
@@ -28,6 +29,9 @@ pub(crate) struct Shared {
 /// What the API needs besides.
 pub(crate) struct Api {
     pub(crate) http: Http,
+    pub(crate) tools: MediaTools,
+    /// The folder of what is being uploaded, of this process alone.
+    pub(crate) spool: PathBuf,
     pub(crate) profile: ModelProfile,
     pub(crate) readiness: Readiness,
 }
@@ -35,7 +39,7 @@ pub(crate) struct Api {
 /// What a worker needs besides.
 pub(crate) struct Engine {
     pub(crate) config: EngineConfig,
-    pub(crate) ffmpeg: Ffmpeg,
+    pub(crate) tools: MediaTools,
     pub(crate) heartbeat_store: Arc<dyn Store>,
     pub(crate) options: clapboard_worker::Options,
 }
@@ -44,13 +48,15 @@ pub(crate) struct Engine {
 ///
 /// Errors: when that address cannot be listened on.
 pub(crate) async fn spawn_api(parts: &mut Parts, shared: &Shared, api: Api) -> anyhow::Result<SocketAddr> {
-    let Api { http: Http { listen, options }, profile, readiness } = api;
+    let Api { http: Http { listen, options }, tools, spool, profile, readiness } = api;
+    let options = Options { spool, ..options };
     let listener = TcpListener::bind(listen).await.with_context(|| format!("could not listen on {listen}"))?;
     let address = listener.local_addr().context("could not learn the address that is listened on")?;
     let state = AppState {
         store: Arc::clone(&shared.store),
         dispatch: Arc::clone(&shared.dispatch),
         blob: Arc::clone(&shared.blob),
+        tools: Arc::new(tools),
         profile: Arc::new(profile),
         readiness,
         options: Arc::new(options.clone()),
@@ -87,7 +93,7 @@ pub(crate) fn spawn_scheduler(
 pub(crate) fn spawn_worker(parts: &mut Parts, shared: &Shared, engine: Engine, ready: impl FnOnce() + Send + 'static) {
     let (shared, stop) = (shared.clone(), parts.stop());
     parts.spawn_drainable("worker", async move {
-        let Engine { config, ffmpeg, heartbeat_store, options } = engine;
+        let Engine { config, tools, heartbeat_store, options } = engine;
         tracing::info!(checkpoint = %config.checkpoint.display(), "loading the engine");
         let loading = spawn_blocking(move || EngineHandle::start(config));
         let engine = tokio::select! {
@@ -100,7 +106,7 @@ pub(crate) fn spawn_worker(parts: &mut Parts, shared: &Shared, engine: Engine, r
             dispatch: shared.dispatch,
             blob: shared.blob,
             generator: Arc::new(engine),
-            ffmpeg,
+            tools,
         };
         let worker = Worker::new(parts, options)?;
         ready();

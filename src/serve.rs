@@ -26,6 +26,7 @@ use crate::output;
 use crate::process::{CLOSING_TIME, Parts, block_on};
 use crate::profile::read_profile;
 use crate::rooms::{self, Api, Engine, Shared};
+use crate::spool::Spool;
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let config = Config::try_from(args)?;
@@ -58,12 +59,19 @@ async fn serve(config: Config, profile: ModelProfile) -> anyhow::Result<()> {
     let readiness = Readiness::new();
     let mut parts = Parts::new();
     let limit = config.worker.drain_limit().map(|limit| limit + config.http.options.closing_grace + CLOSING_TIME);
-    let api = Api { http: config.http, profile, readiness: readiness.clone() };
+    let spool = Spool::open(&data.spool())?;
+    let api = Api {
+        http: config.http,
+        tools: config.tools.clone(),
+        spool: spool.path(),
+        profile,
+        readiness: readiness.clone(),
+    };
     let address = rooms::spawn_api(&mut parts, &shared_with_api, api).await?;
     rooms::spawn_scheduler(&mut parts, &shared, config.scheduler)?;
     let engine = Engine {
         config: config.engine,
-        ffmpeg: config.ffmpeg,
+        tools: config.tools,
         heartbeat_store: Arc::clone(&heartbeat_store) as Arc<dyn Store>,
         options: config.worker.options(data.scratch()),
     };

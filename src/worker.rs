@@ -4,11 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use anyhow::bail;
 use clapboard_engine::EngineConfig;
+use clapboard_h3::Partition;
 use clapboard_jobs::{Policy, Store};
-use clapboard_media::Ffmpeg;
+use clapboard_media::MediaTools;
 use clapboard_store_postgres::{Options, PostgresStore};
-use clapboard_worker::try_media_store;
+use clapboard_worker::{try_media_store, work_folder};
 
 use crate::interrupt::Interrupts;
 use crate::locked_dir::LockedDir;
@@ -16,7 +18,9 @@ use crate::output;
 use crate::process::{CLOSING_TIME, Parts, block_on};
 use crate::profile::read_profile;
 use crate::rooms::{self, Engine, Shared};
-use crate::settings::{Distributed, DistributedArgs, EngineArgs, MediaArgs, PolicyArgs, WorkerArgs, WorkerSettings};
+use crate::settings::{
+    Distributed, DistributedArgs, EngineArgs, MediaArgs, PartitionArgs, PolicyArgs, WorkerArgs, WorkerSettings,
+};
 
 /// Run jobs of one partition, taken from Postgres; any number of these may run
 ///
@@ -27,6 +31,8 @@ use crate::settings::{Distributed, DistributedArgs, EngineArgs, MediaArgs, Polic
 pub(crate) struct Args {
     #[command(flatten)]
     engine: EngineArgs,
+    #[command(flatten)]
+    partitions: PartitionArgs,
     #[command(flatten)]
     media: MediaArgs,
     /// The directory of unfinished files, with room for a few videos; one worker at a time may use it
@@ -43,7 +49,7 @@ pub(crate) struct Args {
 /// The checked settings.
 struct Config {
     engine: EngineConfig,
-    ffmpeg: Ffmpeg,
+    tools: MediaTools,
     scratch: PathBuf,
     worker: WorkerSettings,
     policy: Policy,
@@ -60,10 +66,20 @@ impl TryFrom<Args> for Config {
             worker: args.worker.settings(&policy)?,
             policy,
             distributed: Distributed::try_from(args.distributed)?,
-            engine: args.engine.config()?,
-            ffmpeg: args.media.find()?,
+            engine: args.engine.config(vec![pinned(&args.partitions.partitions())?])?,
+            tools: args.media.find()?,
             scratch: args.scratch,
         })
+    }
+}
+
+/// A worker has one partition, so that a queue says which workers there are for it.
+fn pinned(partitions: &[Partition]) -> anyhow::Result<Partition> {
+    match partitions {
+        [partition] => Ok(*partition),
+        _ => bail!(
+            "--partition must name one partition: run a worker for each, or `clapboard serve`, which can have both"
+        ),
     }
 }
 
@@ -91,9 +107,9 @@ async fn work(config: Config) -> anyhow::Result<()> {
     let limit = config.worker.drain_limit().map(|limit| limit + CLOSING_TIME);
     let engine = Engine {
         config: config.engine,
-        ffmpeg: config.ffmpeg,
+        tools: config.tools,
         heartbeat_store: Arc::new(heartbeat_store),
-        options: config.worker.options(scratch.path().join("work")),
+        options: config.worker.options(work_folder(scratch.path())),
     };
     let mut parts = Parts::new();
     rooms::spawn_worker(&mut parts, &shared, engine, || output::status(format_args!("clapboard works")));

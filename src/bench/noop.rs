@@ -45,8 +45,8 @@ impl Generator for NoopEngine {
         &self.profile
     }
 
-    fn fingerprint(&self) -> &str {
-        "no-op"
+    fn fingerprint(&self, partition: Partition) -> Option<&str> {
+        self.profile.partitions.contains(&partition).then_some("no-op")
     }
 
     fn generate(&self, generation: Generation, done: Done) {

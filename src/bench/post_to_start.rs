@@ -7,7 +7,8 @@ use anyhow::Context;
 use clapboard_dispatch::RedisDispatch;
 use clapboard_h3::Partition;
 use clapboard_jobs::{JobId, JobState, Policy, Store, Tenant, WorkerId};
-use clapboard_media::Ffmpeg;
+use clapboard_media::decode::image::HeifTool;
+use clapboard_media::{Ffmpeg, MediaTools};
 use clapboard_store_postgres::PostgresStore;
 use clapboard_worker::{Options, Worker};
 use tokio_util::sync::CancellationToken;
@@ -48,7 +49,10 @@ pub(super) async fn latencies(servers: &Servers, requests: usize) -> anyhow::Res
         dispatch: Arc::new(RedisDispatch::open(&servers.redis)?),
         blob: Arc::clone(&servers.blob),
         generator: Arc::clone(&engine) as _,
-        ffmpeg: Ffmpeg::find().context("the worker encodes real files")?,
+        tools: MediaTools {
+            ffmpeg: Ffmpeg::find().context("the worker encodes real files")?,
+            heif: HeifTool::default(),
+        },
     };
     let worker = Worker::new(parts, Options::new(WorkerId::new(), folder.path().to_owned()))?;
     let running = tokio::spawn(worker.run(stop.clone()));

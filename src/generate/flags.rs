@@ -3,7 +3,7 @@
 use clapboard_h3::Invalid;
 
 /// The names that the rules use, each with its flag. A longer name comes before its own beginning.
-const FLAGS: [(&str, &str); 13] = [
+const FLAGS: [(&str, &str); 16] = [
     ("prompt", "--prompt"),
     ("extra_params.task", "--task"),
     ("size", "--size"),
@@ -17,6 +17,9 @@ const FLAGS: [(&str, &str); 13] = [
     ("flow_shift", "--flow-shift"),
     ("extra_params.audio_flow_shift", "--audio-flow-shift"),
     ("quality", "--quality"),
+    ("image_reference", "--image"),
+    ("video_reference", "--video"),
+    ("audio_reference", "--audio"),
 ];
 
 /// Tells which rule was broken, naming the flag in place of the API's field.

@@ -2,10 +2,11 @@
 
 use anyhow::anyhow;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clapboard_h3::{GenerationSpec, ModelProfile, Recipe, VideoRequest};
+use clapboard_h3::{GenerationSpec, ModelProfile, Partition, Recipe, Task, VideoRequest};
 use uuid::Uuid;
 
 use crate::generate::flags::told_by_flag;
+use crate::generate::inputs::Inputs;
 
 /// What to generate. What is left out follows from the checkpoint.
 #[derive(Debug, clap::Args)]
@@ -14,13 +15,15 @@ pub(crate) struct RequestArgs {
     /// The text to generate from
     #[arg(long)]
     prompt: String,
-    /// The task by name; only t2va is built
+    /// The task by name: t2va, fl2va or ref2va; without it, it follows from the inputs
     #[arg(long)]
     task: Option<String>,
     /// The canvas as WIDTHxHEIGHT, floored to multiples of 32; it carries its own ratio. This or --aspect-ratio is needed
+    /// without inputs
     #[arg(long, value_name = "WxH", conflicts_with_all = ["width", "height"])]
     size: Option<String>,
-    /// The ratio of width to height: 21:9, 16:9, 4:3, 1:1, 3:4, 9:16, or the equal decimal. This or --size is needed
+    /// The ratio of width to height: 21:9, 16:9, 4:3, 1:1, 3:4, 9:16, or the equal decimal; without it, a
+    /// keyframe's own, and 16:9 with references
     #[arg(long, value_name = "RATIO")]
     aspect_ratio: Option<String>,
     /// The width in pixels; needs --height and --aspect-ratio
@@ -56,11 +59,20 @@ pub(crate) struct RequestArgs {
 }
 
 impl RequestArgs {
+    /// Returns the transformer weights that the task needs, as far as it is known; a name that is none is refused by
+    /// [`resolve`](Self::resolve).
+    pub(crate) fn partition(&self, inputs: &Inputs) -> Partition {
+        let named = self.task.as_ref().and_then(|name| name.parse::<Task>().ok());
+        named.or(inputs.task).unwrap_or(Task::T2va).partition()
+    }
+
     /// Turns the options into the specification of a run, by the same rules as the API.
-    pub(crate) fn resolve(self, profile: &ModelProfile) -> anyhow::Result<GenerationSpec> {
+    pub(crate) fn resolve(self, profile: &ModelProfile, inputs: &Inputs) -> anyhow::Result<GenerationSpec> {
         let request = VideoRequest {
             prompt: Some(self.prompt),
-            task: self.task,
+            task: self.task.or_else(|| inputs.task.map(|task| task.to_string())),
+            frame_indices: inputs.frame_indices.clone(),
+            media: inputs.media.clone(),
             size: self.size,
             width: self.width,
             height: self.height,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::settings::{EngineArgs, HttpArgs, MediaArgs, PolicyArgs, SweepArgs, WorkerArgs};
+use crate::settings::{EngineArgs, HttpArgs, MediaArgs, PartitionArgs, PolicyArgs, SweepArgs, WorkerArgs};
 
 /// Run the whole service in one process: API, scheduler and one worker over a data directory
 ///
@@ -12,6 +12,8 @@ use crate::settings::{EngineArgs, HttpArgs, MediaArgs, PolicyArgs, SweepArgs, Wo
 pub(crate) struct Args {
     #[command(flatten)]
     pub(super) engine: EngineArgs,
+    #[command(flatten)]
+    pub(super) partitions: PartitionArgs,
     #[command(flatten)]
     pub(super) media: MediaArgs,
     #[command(flatten)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clapboard_engine::EngineConfig;
 use clapboard_jobs::Policy;
-use clapboard_media::Ffmpeg;
+use clapboard_media::MediaTools;
 
 use super::args::Args;
 use crate::settings::{Http, WorkerSettings};
@@ -13,7 +13,7 @@ use crate::settings::{Http, WorkerSettings};
 #[derive(Debug)]
 pub(super) struct Config {
     pub(super) engine: EngineConfig,
-    pub(super) ffmpeg: Ffmpeg,
+    pub(super) tools: MediaTools,
     pub(super) http: Http,
     pub(super) data: PathBuf,
     pub(super) policy: Policy,
@@ -28,15 +28,15 @@ impl TryFrom<Args> for Config {
 
     /// Errors: a sentence about the first setting, or pair of settings, that cannot be.
     fn try_from(args: Args) -> anyhow::Result<Self> {
-        let Args { engine, media, http, data, policy, worker, sweeps } = args;
+        let Args { engine, partitions, media, http, data, policy, worker, sweeps } = args;
         let http = Http::try_from(http)?;
         let policy = policy.policy()?;
         let worker = worker.settings(&policy)?;
         Ok(Self {
             scheduler: sweeps.options()?,
             window: sweeps.window(),
-            engine: engine.config()?,
-            ffmpeg: media.find()?,
+            engine: engine.config(partitions.partitions())?,
+            tools: media.find()?,
             http,
             data,
             policy,
@@ -97,12 +97,6 @@ mod tests {
         let policy = config(&["--result-life", "7d", "--record-life", "30d"]).unwrap().policy;
         let days = |days: u64| Some(Duration::from_secs(days * 24 * 3600));
         assert_eq!((policy.result_life, policy.record_life), (days(7), days(30)));
-    }
-
-    #[test]
-    fn weights_of_tasks_that_are_not_built_are_refused() {
-        let refused = refusal(&["--partition", "ref2va"]);
-        assert_eq!(refused, "--partition ref2va serves no task that is built: t2va needs fl2va");
     }
 
     #[test]

@@ -31,6 +31,11 @@ impl DataDir {
         self.0.path().join("media")
     }
 
+    /// The folder of what is being uploaded.
+    pub(super) fn spool(&self) -> PathBuf {
+        self.0.path().join("spool")
+    }
+
     /// The folder of unfinished files.
     pub(super) fn scratch(&self) -> PathBuf {
         self.0.path().join("scratch")

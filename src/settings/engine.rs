@@ -7,8 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser;
 use clapboard_engine::video_vae::DecodePrecision;
 use clapboard_engine::{ComputeDtype, EngineConfig, MemoryBounds};
-use clapboard_h3::{Partition, Task};
-use clapboard_media::Ffmpeg;
+use clapboard_h3::Partition;
 
 /// Settings of the engine.
 #[derive(Debug, clap::Args)]
@@ -17,9 +16,6 @@ pub(crate) struct EngineArgs {
     /// The checkpoint's directory, in the original or the diffusers layout
     #[arg(long, env = "CLAPBOARD_CHECKPOINT", value_name = "DIR")]
     pub(crate) checkpoint: PathBuf,
-    /// Which transformer weights to load; only fl2va serves a task that is built
-    #[arg(long, env = "CLAPBOARD_PARTITION", value_name = "PARTITION", default_value = "fl2va", value_parser = partition())]
-    partition: Partition,
     /// What the text encoder and the transformer compute in
     #[arg(long, env = "CLAPBOARD_DTYPE", value_name = "DTYPE", default_value = "f32", value_parser = dtype())]
     dtype: ComputeDtype,
@@ -37,17 +33,10 @@ pub(crate) struct EngineArgs {
 }
 
 impl EngineArgs {
-    /// Checks the settings against each other.
+    /// Checks the settings against each other; the engine serves `partitions`, the first of which it loads at its start.
     ///
     /// Errors: a sentence about the setting that cannot be.
-    pub(crate) fn config(&self) -> anyhow::Result<EngineConfig> {
-        ensure!(
-            self.partition.tasks().iter().any(|task| Task::BUILT.contains(task)),
-            "--partition {} serves no task that is built: {} needs {}",
-            self.partition,
-            Task::BUILT[0],
-            Task::BUILT[0].partition()
-        );
+    pub(crate) fn config(&self, partitions: Vec<Partition>) -> anyhow::Result<EngineConfig> {
         let bytes = |name: &str, mebibytes: usize| {
             ensure!(mebibytes > 0, "{name} must be at least 1");
             mebibytes
@@ -56,7 +45,7 @@ impl EngineArgs {
         };
         Ok(EngineConfig {
             checkpoint: self.checkpoint.clone(),
-            partition: self.partition,
+            partitions,
             dtype: self.dtype,
             decode: self.decode_precision,
             memory: MemoryBounds {
@@ -65,37 +54,6 @@ impl EngineArgs {
             },
         })
     }
-}
-
-/// Where the programs are that write and read video files.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Media")]
-pub(crate) struct MediaArgs {
-    /// The ffmpeg program: a path, or a name on the PATH
-    #[arg(long, env = "CLAPBOARD_FFMPEG", value_name = "PROGRAM", default_value = "ffmpeg")]
-    ffmpeg: PathBuf,
-    /// The ffprobe program: a path, or a name on the PATH
-    #[arg(long, env = "CLAPBOARD_FFPROBE", value_name = "PROGRAM", default_value = "ffprobe")]
-    ffprobe: PathBuf,
-}
-
-impl MediaArgs {
-    /// Finds and checks the programs.
-    pub(crate) fn find(&self) -> anyhow::Result<Ffmpeg> {
-        self.programs().context("videos cannot be encoded on this machine")
-    }
-
-    /// Finds and checks the programs.
-    ///
-    /// Errors: those of [`Ffmpeg::at`].
-    pub(crate) fn programs(&self) -> Result<Ffmpeg, clapboard_media::Error> {
-        Ffmpeg::at(&self.ffmpeg, &self.ffprobe)
-    }
-}
-
-/// Reads the name of a partition.
-pub(crate) fn partition() -> impl TypedValueParser<Value = Partition> {
-    PossibleValuesParser::new(Partition::ALL.map(Partition::as_str)).try_map(|name| name.parse::<Partition>())
 }
 
 fn dtype() -> impl TypedValueParser<Value = ComputeDtype> {

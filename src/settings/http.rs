@@ -37,10 +37,41 @@ pub(crate) struct HttpArgs {
     /// The seed of requests that name none [default: a random one for each]
     #[arg(long, env = "CLAPBOARD_DEFAULT_SEED", value_name = "SEED")]
     default_seed: Option<u32>,
-    /// The largest request body, in MiB
-    #[arg(long, env = "CLAPBOARD_MAX_BODY_MIB", value_name = "MIB", default_value_t = 1)]
+    /// The most that the texts of a request body may have, in MiB, data URLs among them; files do not count
+    #[arg(long, env = "CLAPBOARD_MAX_BODY_MIB", value_name = "MIB", default_value_t = 16)]
     max_body_mib: usize,
-    /// How long a request body may take to come
+    /// How many bodies with more than 1 MiB of texts are in memory at once; each may take four times --max-body-mib
+    #[arg(long, env = "CLAPBOARD_MAX_LARGE_BODIES", value_name = "N",
+          default_value_t = Options::default().max_large_bodies)]
+    max_large_bodies: usize,
+    /// How many requests with media are received, looked into and stored at once; each may take 600 MiB of disk
+    #[arg(long, env = "CLAPBOARD_MAX_UPLOADS", value_name = "N", default_value_t = Options::default().max_uploads)]
+    max_uploads: usize,
+    /// How long a request body with files may take to come
+    #[arg(long, env = "CLAPBOARD_UPLOAD_TIMEOUT", value_name = "DURATION", default_value = "15m",
+          value_parser = duration::parse)]
+    upload_timeout: Duration,
+    /// How long a request body with files may stand still
+    #[arg(long, env = "CLAPBOARD_UPLOAD_STALL_TIMEOUT", value_name = "DURATION", default_value = "30s",
+          value_parser = duration::parse)]
+    upload_stall_timeout: Duration,
+    /// How long a request with media or long texts waits while as many as may are served, before it is answered with 503
+    #[arg(long, env = "CLAPBOARD_CAPACITY_WAIT", value_name = "DURATION", default_value = "10s",
+          value_parser = duration::parse)]
+    capacity_wait: Duration,
+    /// How long the URLs of one request may take to be fetched, together
+    #[arg(long, env = "CLAPBOARD_INPUT_FETCH_TIMEOUT", value_name = "DURATION", default_value = "60s",
+          value_parser = duration::parse)]
+    input_fetch_timeout: Duration,
+    /// Hosts that a request's URLs may name although their addresses are private, separated by commas
+    #[arg(long, env = "CLAPBOARD_ALLOW_URL_HOST", value_name = "HOST", value_delimiter = ',')]
+    allow_url_host: Vec<String>,
+    /// How long a stored input may wait for its job to be made, before it is deleted; longer than storing all of a
+    /// request's inputs takes
+    #[arg(long, env = "CLAPBOARD_INPUT_GRACE", value_name = "DURATION", default_value = "1h",
+          value_parser = duration::parse)]
+    input_grace: Duration,
+    /// How long a request body without files may take to come
     #[arg(long, env = "CLAPBOARD_BODY_TIMEOUT", value_name = "DURATION", default_value = "30s",
           value_parser = duration::parse)]
     body_timeout: Duration,
@@ -93,10 +124,20 @@ impl TryFrom<HttpArgs> for Http {
             ("--body-timeout", http.body_timeout),
             ("--header-timeout", http.header_timeout),
             ("--write-timeout", http.write_timeout),
+            ("--upload-timeout", http.upload_timeout),
+            ("--upload-stall-timeout", http.upload_stall_timeout),
+            ("--input-fetch-timeout", http.input_fetch_timeout),
+            ("--input-grace", http.input_grace),
         ] {
             ensure!(!duration.is_zero(), "{name} must not be zero");
         }
-        ensure!(http.max_connections > 0, "--max-connections must be at least 1");
+        for (name, number) in [
+            ("--max-connections", http.max_connections),
+            ("--max-uploads", http.max_uploads),
+            ("--max-large-bodies", http.max_large_bodies),
+        ] {
+            ensure!(number > 0, "{name} must be at least 1");
+        }
         Ok(Self {
             listen: http.listen,
             options: Options {
@@ -104,6 +145,14 @@ impl TryFrom<HttpArgs> for Http {
                 model_aliases: http.model_alias,
                 default_seed: http.default_seed,
                 max_body_bytes: http.max_body_mib << 20,
+                max_large_bodies: http.max_large_bodies,
+                max_uploads: http.max_uploads,
+                upload_timeout: http.upload_timeout,
+                upload_stall_timeout: http.upload_stall_timeout,
+                capacity_wait: http.capacity_wait,
+                input_fetch_timeout: http.input_fetch_timeout,
+                allow_url_hosts: http.allow_url_host,
+                input_grace: http.input_grace,
                 body_timeout: http.body_timeout,
                 header_read_timeout: http.header_timeout,
                 write_timeout: http.write_timeout,

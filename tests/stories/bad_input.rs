@@ -70,7 +70,7 @@ fn a_body_beyond_the_limit_is_refused() {
     let service = Service::start();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("body");
-    std::fs::write(&file, vec![b' '; (1 << 20) + 1]).unwrap();
+    std::fs::write(&file, vec![b' '; (16 << 20) + 1]).unwrap();
     // curl reads a body of this size from a file.
     let body = format!("@{}", file.display());
     let reply = service.post(Body::Raw("application/json", &body));

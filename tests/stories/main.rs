@@ -9,6 +9,7 @@ mod delete;
 mod distributed;
 mod generate;
 mod openai_client;
+mod references;
 mod restart;
 mod startup;
 mod support;

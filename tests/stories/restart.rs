@@ -1,6 +1,9 @@
 //! What happens to jobs when their service ends.
 
-use crate::support::{Service, assert_video, files_below, long_job, short_job};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use crate::support::{Service, assert_video, files_below, long_job, short_job, until};
 
 #[test]
 fn a_job_whose_service_was_killed_runs_again_and_completes_as_the_same_job() {
@@ -52,4 +55,22 @@ fn a_finished_video_outlives_its_process() {
     service.restart();
     assert_eq!(service.video(&id)["status"], "completed");
     assert!(service.download(&id) == file);
+}
+
+#[test]
+fn a_second_signal_ends_the_process_at_once_and_its_last_line_is_told() {
+    let mut service = Service::start_with(&["--closing-grace", "60s"]);
+    // A request in flight, whose body never comes, keeps the drain from ending.
+    let address = service.url().strip_prefix("http://").unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    let head = "POST /v1/videos HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 9";
+    write!(client, "{head}\r\nexpect: 100-continue\r\n\r\n").unwrap();
+    let mut answer = [0; 12];
+    client.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 100", "it asks for the body");
+    service.terminate();
+    until("the drain", || service.log().contains("a second signal exits at once").then_some(()));
+    service.terminate();
+    assert_eq!(service.wait().code(), Some(143));
+    assert!(service.log().contains("second signal: exiting at once"), "{}", service.log());
 }

@@ -66,20 +66,13 @@ fn the_open_network_is_served_only_when_it_is_said_twice() {
 }
 
 #[test]
-fn weights_of_tasks_that_are_not_built_are_refused_before_they_are_loaded() {
+fn a_worker_has_one_partition() {
     let folder = tempfile::tempdir().unwrap();
-    let (data, video) = (folder.path().join("data"), folder.path().join("video.mp4"));
-    let mut serve = clapboard();
-    serve.arg("serve").arg("--data").arg(&data);
-    let mut generate = clapboard();
-    generate.args(["generate", "--prompt", "x", "--size", "32x32", "-o"]).arg(&video);
-    for command in [&mut serve, &mut generate] {
-        command.arg("--checkpoint").arg(folder.path()).args(["--partition", "ref2va"]);
-        let refusal = refused(&command.output().unwrap());
-        let expected = "clapboard: --partition ref2va serves no task that is built: t2va needs fl2va\n";
-        assert_eq!(refusal, expected);
-    }
-    assert!(!data.exists());
+    let mut worker = clapboard();
+    worker.arg("worker").arg("--checkpoint").arg(folder.path()).arg("--scratch").arg(folder.path().join("scratch"));
+    worker.args(["--database-url", "postgres://u@h/d", "--redis-url", "redis://h", "--s3-bucket", "media"]);
+    let refusal = refused(&worker.args(["--partition", "fl2va,ref2va"]).output().unwrap());
+    assert!(refusal.starts_with("clapboard: --partition must name one partition"), "{refusal}");
 }
 
 #[test]

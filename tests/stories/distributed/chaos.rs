@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::cluster::Cluster;
 use super::events::Events;
 use super::rng::Rng;
-use crate::support::{Body, Reply, until};
+use crate::support::{Body, Media, Reply, until};
 
 const JOBS: usize = 30;
 const FAULTS: usize = 24;
@@ -66,15 +66,22 @@ const KINDS_OF_FAULT: [Fault; 12] = [
     Fault::Cancel,
 ];
 
-/// The videos that are asked for; few, so that each result can be compared with one made without faults.
-fn request(kind: usize) -> Value {
-    json!({
+/// The videos that are asked for; few, so that each result can be compared with one made without faults. The last one
+/// starts from a picture.
+const KINDS: usize = 3;
+
+fn request(kind: usize, picture: &str) -> Value {
+    let mut request = json!({
         "prompt": "A clapperboard falls shut",
         "size": "96x64",
         "num_frames": 22,
         "num_inference_steps": 30,
         "seed": 100 + kind,
-    })
+    });
+    if kind == KINDS - 1 {
+        request["image_reference"] = json!({ "image_url": picture });
+    }
+    request
 }
 
 fn key(tenant: &str) -> String {
@@ -86,8 +93,10 @@ struct Story {
     events: Events,
     rng: Rng,
     jobs: Vec<Accepted>,
+    /// The picture, as a URL.
+    picture: String,
     killed_between_blocks: usize,
-    api_settings: [&'static str; 4],
+    api_settings: [&'static str; 6],
     worker_settings: [&'static str; 2],
 }
 
@@ -104,11 +113,12 @@ impl Story {
     }
 
     fn create(&mut self) {
-        let (tenant, kind) = (*self.rng.pick(&TENANTS), self.rng.below(3));
+        let (tenant, kind) = (*self.rng.pick(&TENANTS), self.rng.below(KINDS));
         // Not repeated on a lost answer: only what was accepted counts.
         let api = self.rng.below(self.cluster.apis.len());
         let authorization = format!("authorization: Bearer {}", key(tenant));
-        let reply = self.cluster.request(api, "POST", "/v1/videos", &[&authorization], Body::Json(&request(kind)));
+        let request = request(kind, &self.picture);
+        let reply = self.cluster.request(api, "POST", "/v1/videos", &[&authorization], Body::Json(&request));
         match reply {
             Some(reply) if reply.status == 200 => {
                 let id = reply.json()["id"].as_str().unwrap().to_owned();
@@ -223,8 +233,16 @@ fn nothing_is_lost_and_nothing_is_done_twice() {
         cluster.truth.add_endpoint(&name, &format!("https://{tenant}.example/one"));
         cluster.truth.add_endpoint(&name, &format!("https://{tenant}.example/two"));
     }
-    let expected: Vec<Vec<u8>> = (0..3).map(|kind| cluster.generated(&request(kind))).collect();
-    let (api_settings, worker_settings) = (["--auth", "keys", "--max-attempts", "50"], ["--upload-deadline", "60s"]);
+    let media = Media::new();
+    let first_frame = media.picture("first.png", "96x64").display().to_string();
+    let picture = media.data_url("first.png", "image/png");
+    let made = |kind| {
+        let options: &[&str] = if kind == KINDS - 1 { &["--first-frame", &first_frame] } else { &[] };
+        cluster.generated_from(&request(kind, &picture), options)
+    };
+    let expected: Vec<Vec<u8>> = (0..KINDS).map(made).collect();
+    let api_settings = ["--auth", "keys", "--max-attempts", "50", "--input-grace", "20s"];
+    let worker_settings = ["--upload-deadline", "60s"];
     for _ in 0..2 {
         cluster.add_api(&api_settings);
         cluster.add_scheduler();
@@ -233,7 +251,8 @@ fn nothing_is_lost_and_nothing_is_done_twice() {
         cluster.add_worker(&worker_settings);
     }
     let (rng, jobs) = (Rng::new(seed), Vec::new());
-    let mut story = Story { cluster, events, rng, jobs, killed_between_blocks: 0, api_settings, worker_settings };
+    let mut story =
+        Story { cluster, events, rng, jobs, picture, killed_between_blocks: 0, api_settings, worker_settings };
     while story.jobs.len() < 6 {
         story.create();
     }

@@ -144,8 +144,9 @@ impl Cluster {
     pub(super) fn worker_command(&self, scratch: &Path, settings: &[&str]) -> Command {
         let mut command = self.command("worker");
         command.arg("--checkpoint").arg(self.checkpoint()).arg("--scratch").arg(scratch);
-        command.args(["--partition", "fl2va"]).args(settings);
+        command.args(settings);
         // What the settings say goes before the environment.
+        command.env("CLAPBOARD_PARTITION", "fl2va");
         command.env("CLAPBOARD_LEASE", "3s").env("CLAPBOARD_BEAT_INTERVAL", "200ms");
         command.env("CLAPBOARD_FENCE_MARGIN", "1s").env("CLAPBOARD_POLL_INTERVAL", "500ms");
         command.env("CLAPBOARD_CHECKPOINT_INTERVAL", "100ms");
@@ -175,13 +176,18 @@ impl Cluster {
 
     /// The file that a job makes when nothing interrupts it, by `clapboard generate`.
     pub(super) fn generated(&self, job: &Value) -> Vec<u8> {
+        self.generated_from(job, &[])
+    }
+
+    /// The same for a job with inputs, which `options` name.
+    pub(super) fn generated_from(&self, job: &Value, options: &[&str]) -> Vec<u8> {
         let file = self.folder.path().join("generated.mp4");
         let text = |name: &str| job[name].as_str().map_or_else(|| job[name].to_string(), str::to_owned);
         let mut command = clapboard();
         command.arg("generate").arg("--checkpoint").arg(self.checkpoint());
         command.args(["--prompt", &text("prompt"), "--size", &text("size"), "--num-frames", &text("num_frames")]);
         command.args(["--steps", &text("num_inference_steps"), "--seed", &text("seed"), "--force"]);
-        let output = command.arg("--output").arg(&file).output().unwrap();
+        let output = command.args(options).arg("--output").arg(&file).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         std::fs::read(file).unwrap()
     }
@@ -225,8 +231,13 @@ impl Cluster {
         reply.json()["id"].as_str().unwrap().to_owned()
     }
 
+    /// Looks at a video; while the database is away, and for a moment after it, the answer is to ask again later.
     pub(super) fn video(&self, id: &str) -> Value {
-        let reply = self.request(0, "GET", &format!("/v1/videos/{id}"), &[], Body::Nothing).expect("the API answers");
+        let reply = until("an API that reaches the database", || {
+            let path = format!("/v1/videos/{id}");
+            let reply = self.request(0, "GET", &path, &[], Body::Nothing).expect("the API answers");
+            (reply.status != 503 || reply.header("retry-after").is_none()).then_some(reply)
+        });
         assert_eq!(reply.status, 200, "{}", reply.json());
         reply.json()
     }

@@ -5,6 +5,7 @@ mod cluster;
 mod events;
 mod objects;
 mod operators;
+mod partitions;
 mod postgres;
 mod process;
 mod redis;

@@ -15,6 +15,8 @@ pub(crate) enum Body<'a> {
     Raw(&'a str, &'a str),
     /// `multipart/form-data` text parts.
     Multipart(&'a [(&'a str, &'a str)]),
+    /// `multipart/form-data` parts as curl's `-F` takes them: `@file` sends a file, `<file` its content as a text.
+    Form(&'a [(&'a str, &'a str)]),
     /// `application/x-www-form-urlencoded`.
     Urlencoded(&'a [(&'a str, &'a str)]),
 }
@@ -75,6 +77,11 @@ pub(crate) fn send(method: &str, url: &str, headers: &[&str], body: Body<'_>) ->
         Body::Multipart(parts) => {
             for (name, value) in parts {
                 curl.args(["--form-string", &format!("{name}={value}")]);
+            }
+        }
+        Body::Form(parts) => {
+            for (name, value) in parts {
+                curl.args(["--form", &format!("{name}={value}")]);
             }
         }
         Body::Urlencoded(fields) => {

@@ -27,21 +27,27 @@ pub(crate) struct Service {
     folder: tempfile::TempDir,
     child: Child,
     url: String,
+    settings: &'static [&'static str],
 }
 
 impl Service {
     /// Starts a service and waits until it takes work.
     pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// The same with further settings, which a restart keeps.
+    pub(crate) fn start_with(settings: &'static [&'static str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         tiny_checkpoint(&folder.path().join("checkpoint"));
-        let (child, url) = spawn(folder.path());
-        Self { folder, child, url }
+        let (child, url) = spawn(folder.path(), settings);
+        Self { folder, child, url, settings }
     }
 
     /// Starts it again over the same data.
     pub(crate) fn restart(&mut self) {
         assert!(self.child.try_wait().unwrap().is_some(), "the last process still runs");
-        (self.child, self.url) = spawn(self.folder.path());
+        (self.child, self.url) = spawn(self.folder.path(), self.settings);
     }
 
     /// Ends the process as a crash does.
@@ -145,11 +151,12 @@ impl Drop for Service {
     }
 }
 
-fn spawn(folder: &Path) -> (Child, String) {
+fn spawn(folder: &Path, settings: &[&str]) -> (Child, String) {
     let (address, log) = (folder.join("address"), folder.join("log"));
     let mut command = clapboard();
     command.arg("serve").arg("--checkpoint").arg(folder.join("checkpoint")).arg("--data").arg(folder.join("data"));
     command.args(["--listen", "127.0.0.1:0", "--beat-interval", "50ms", "--garbage-interval", "200ms"]);
+    command.args(settings);
     command.stdout(File::create(&address).unwrap());
     command.stderr(File::options().create(true).append(true).open(&log).unwrap()).stdin(Stdio::null());
     let mut child = command.spawn().unwrap();

@@ -36,7 +36,7 @@ pub(super) struct Queue {
 }
 
 /// Waits for the last lines of the log when dropped, though not for long.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 #[must_use = "the last lines of the log are lost unless this lives as long as the process"]
 pub struct LastLines(SyncSender<Entry>);
 
@@ -97,8 +97,9 @@ impl MakeWriter<'_> for Queue {
     }
 }
 
-impl Drop for LastLines {
-    fn drop(&mut self) {
+impl LastLines {
+    /// Waits until what was logged before is written, though not for long.
+    pub fn flush(&self) {
         let deadline = Instant::now() + FLUSH_PATIENCE;
         let (done, flushed) = mpsc::sync_channel(1);
         let mut entry = Entry::Flush(done);
@@ -114,6 +115,12 @@ impl Drop for LastLines {
             thread::sleep(REST);
         }
         let _ = flushed.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+    }
+}
+
+impl Drop for LastLines {
+    fn drop(&mut self) {
+        self.flush();
     }
 }
 
