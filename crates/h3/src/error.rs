@@ -2,25 +2,43 @@
 
 use std::fmt;
 
+use crate::prepare::ReferenceKind;
+
 /// Why a request is refused: the code for programs, the field, and a sentence for people.
+///
+/// A rule about all references of a kind does not know which of its fields the client used. [`Invalid::kind`] is set
+/// then, the message names no field, and [`Display`](fmt::Display) puts `field` before it; so a caller that knows puts its
+/// own into `field`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
+#[error("{}{message}", self.said_field())]
 pub struct Invalid {
     /// The rule's class; [`InvalidCode::as_str`] is what the API's `error.code` carries.
     pub code: InvalidCode,
     /// The request's field as the API names it in `error.param`, such as `size` or `extra_params.task`.
     pub field: String,
+    /// The kind that the rule is about, where it is about all references of one kind.
+    pub kind: Option<ReferenceKind>,
     /// The rule and the refused value, in lower case and without a full stop.
     pub message: String,
 }
 
 impl Invalid {
     pub(crate) fn new(code: InvalidCode, field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { code, field: field.into(), message: message.into() }
+        Self { code, field: field.into(), kind: None, message: message.into() }
+    }
+
+    /// A refusal by a rule about all references of a kind, whose message names no field.
+    pub(crate) fn of_kind(code: InvalidCode, kind: ReferenceKind, message: impl Into<String>) -> Self {
+        Self { kind: Some(kind), ..Self::new(code, kind.field(), message) }
     }
 
     pub(crate) fn value(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self::new(InvalidCode::InvalidValue, field, message)
+    }
+
+    /// What stands before the message.
+    fn said_field(&self) -> String {
+        self.kind.map_or_else(String::new, |_| format!("{}: ", self.field))
     }
 }
 
@@ -76,5 +94,21 @@ impl InvalidCode {
 impl fmt::Display for InvalidCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_about_a_kind_is_said_of_the_field_that_the_client_used() {
+        let code = InvalidCode::TooManyReferences;
+        let mut invalid = Invalid::of_kind(code, ReferenceKind::Video, "ref2va takes at most 3 videos, got 4");
+        assert_eq!(invalid.to_string(), "video_reference: ref2va takes at most 3 videos, got 4");
+        invalid.field = "input_references".to_owned();
+        assert_eq!(invalid.to_string(), "input_references: ref2va takes at most 3 videos, got 4");
+        let invalid = Invalid::value("fps", "fps must be 24, got 25");
+        assert_eq!((invalid.kind, invalid.to_string()), (None, "fps must be 24, got 25".to_owned()));
     }
 }

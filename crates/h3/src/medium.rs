@@ -1,8 +1,9 @@
-//! A medium that came with a request, as far as its headers tell.
+//! A medium that came with a request, as far as was found out before the run.
 
 use crate::prepare::ReferenceKind;
 
-/// What the headers of a sent file say.
+/// What was found out about a sent file: sides and durations of pictures, sounds and soundtracks are those of the decoded
+/// medium, the rate and duration of a video's frames are what its headers say.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum MediumFacts {
     /// A picture.
@@ -18,9 +19,9 @@ pub enum MediumFacts {
         width: u32,
         /// The height in pixels, upright.
         height: u32,
-        /// Frames per second, on average.
+        /// Frames per second on average, by the headers.
         fps: f64,
-        /// How long its pictures last, in seconds.
+        /// How long its frames last by the headers, in seconds.
         seconds: f64,
         /// How long its soundtrack lasts from the first picture on, in seconds; none without one.
         sound_seconds: Option<f64>,
@@ -52,6 +53,6 @@ pub struct Medium {
     pub object: String,
     /// Size of its file, in bytes.
     pub size_bytes: u64,
-    /// What its headers say.
+    /// What was found out about it.
     pub facts: MediumFacts,
 }

@@ -69,21 +69,22 @@ impl ReferenceCounts {
         }
     }
 
-    fn kinds(self) -> [(&'static str, &'static str, u32, u32); 3] {
+    /// Lists each kind with how many there are, and how many [`Task::Ref2va`] takes.
+    fn kinds(self) -> [(ReferenceKind, u32, u32); 3] {
         [
-            (ReferenceKind::Image.field(), "images", self.images, Self::MAX_IMAGES),
-            (ReferenceKind::Video.field(), "videos", self.videos, Self::MAX_VIDEOS),
-            (ReferenceKind::Audio.field(), "sounds", self.audios, Self::MAX_AUDIOS),
+            (ReferenceKind::Image, self.images, Self::MAX_IMAGES),
+            (ReferenceKind::Video, self.videos, Self::MAX_VIDEOS),
+            (ReferenceKind::Audio, self.audios, Self::MAX_AUDIOS),
         ]
     }
 
     fn check_none(self) -> Result<(), Invalid> {
-        for (field, kind, count, _) in self.kinds() {
+        for (kind, count, _) in self.kinds() {
             if count > 0 {
-                return Err(Invalid::new(
+                return Err(Invalid::of_kind(
                     InvalidCode::InvalidReferenceCombination,
-                    field,
-                    format!("t2va takes no references, got {count} {kind}"),
+                    kind,
+                    format!("t2va takes no references, got {count} {kind}s"),
                 ));
             }
         }
@@ -92,20 +93,20 @@ impl ReferenceCounts {
 
     fn check_keyframes(self) -> Result<(), Invalid> {
         let most = Self::MAX_KEYFRAMES;
-        let [(image_field, ..), others @ ..] = self.kinds();
-        for (field, kind, count, _) in others {
+        let [_, others @ ..] = self.kinds();
+        for (kind, count, _) in others {
             if count > 0 {
-                return Err(Invalid::new(
+                return Err(Invalid::of_kind(
                     InvalidCode::InvalidReferenceCombination,
-                    field,
-                    format!("fl2va takes images only, got {count} {kind}"),
+                    kind,
+                    format!("fl2va takes images only, got {count} {kind}s"),
                 ));
             }
         }
         if !(1..=most).contains(&self.images) {
-            return Err(Invalid::new(
+            return Err(Invalid::of_kind(
                 InvalidCode::InvalidReferenceCombination,
-                image_field,
+                ReferenceKind::Image,
                 format!("fl2va takes 1 to {most} images, got {}", self.images),
             ));
         }
@@ -114,18 +115,18 @@ impl ReferenceCounts {
 
     fn check_references(self) -> Result<(), Invalid> {
         if self.images == 0 && self.videos == 0 {
-            return Err(Invalid::new(
+            return Err(Invalid::of_kind(
                 InvalidCode::ReferenceRequired,
-                ReferenceKind::Image.field(),
+                ReferenceKind::Image,
                 format!("ref2va requires at least one image or video reference, got {} sounds alone", self.audios),
             ));
         }
-        for (field, kind, count, most) in self.kinds() {
+        for (kind, count, most) in self.kinds() {
             if count > most {
-                return Err(Invalid::new(
+                return Err(Invalid::of_kind(
                     InvalidCode::TooManyReferences,
-                    field,
-                    format!("ref2va takes at most {most} {kind}, got {count}"),
+                    kind,
+                    format!("ref2va takes at most {most} {kind}s, got {count}"),
                 ));
             }
         }
@@ -150,6 +151,9 @@ mod tests {
 
     fn refusal(counts: ReferenceCounts, task: Task) -> (&'static str, String) {
         let invalid = counts.check(task).unwrap_err();
+        // Whoever knows the client's own field puts it in place of the kind's, and the message names neither.
+        assert_eq!(invalid.kind.map_or("input_references", ReferenceKind::field), invalid.field);
+        assert!(!invalid.message.contains(&invalid.field), "{invalid}");
         (invalid.code.as_str(), invalid.field)
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use super::order::ReferenceKind;
 use crate::frames::FPS;
 use crate::geometry::GeometryProfile;
 
@@ -11,8 +12,8 @@ use crate::geometry::GeometryProfile;
 /// The released geometry gives the official limits. A smaller one lowers the floors in proportion, so that a tiny
 /// checkpoint takes media as small as its videos; but no video is shorter than what the language model has to see of it.
 ///
-/// Durations, alone and together, may exceed their ceiling by a tenth of a second: containers pad sound to whole packets,
-/// and 15 seconds at a broadcast rate last 15.015.
+/// Durations may exceed their ceiling by a tenth of a second, and durations together by as much for each medium: containers
+/// pad sound to whole packets, and 15 seconds at a broadcast rate last 15.015.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReferenceLimits {
     /// Sides of a picture or video, in pixels.
@@ -25,7 +26,8 @@ pub struct ReferenceLimits {
     pub video_seconds: RangeInclusive<f64>,
     /// Duration of one standalone sound, in seconds.
     pub sound_seconds: RangeInclusive<f64>,
-    /// Duration of all videos together, of all their soundtracks, and of all standalone sounds, in seconds.
+    /// Duration of all videos together, and of all standalone sounds, in seconds. A soundtrack counts no longer than its
+    /// frames, so soundtracks are within it where their videos are.
     pub total_seconds: f64,
     /// Size of a picture file, in bytes.
     pub image_bytes: u64,
@@ -36,7 +38,7 @@ pub struct ReferenceLimits {
 }
 
 impl ReferenceLimits {
-    /// How much durations may exceed their ceiling, in seconds: what containers pad.
+    /// How much the duration of one medium may exceed its ceiling, in seconds: what containers pad.
     pub const SLACK_SECONDS: f64 = 0.1;
 
     /// The shortest video, in seconds: the language model looks at every twelfth frame of 24 a second, and at two frames
@@ -101,20 +103,23 @@ impl ReferenceLimits {
         check_seconds(&self.sound_seconds, field, seconds)
     }
 
-    /// Checks the durations of all videos, of all soundtracks or of all standalone sounds together.
+    /// Checks the durations of all videos, or of all standalone sounds, together.
     ///
-    /// Errors: [`LimitRule::TotalSeconds`] for `field`.
+    /// Errors: [`TotalTooLong`].
     pub fn check_total(
         &self,
-        field: &str,
-        kind: &'static str,
-        seconds: impl IntoIterator<Item = f64>,
-    ) -> Result<(), OutsideLimits> {
-        let seconds: f64 = seconds.into_iter().sum();
-        if seconds <= self.total_seconds + Self::SLACK_SECONDS {
+        kind: ReferenceKind,
+        durations: impl IntoIterator<Item = f64>,
+    ) -> Result<(), TotalTooLong> {
+        let (mut seconds, mut most) = (0.0, self.total_seconds);
+        for duration in durations {
+            seconds += duration;
+            most += Self::SLACK_SECONDS;
+        }
+        if seconds <= most {
             return Ok(());
         }
-        Err(OutsideLimits::new(field, LimitRule::TotalSeconds { kind, most: self.total_seconds, seconds }))
+        Err(TotalTooLong { kind, most: self.total_seconds, seconds })
     }
 
     /// Checks the size of a file against the limit of its kind, in bytes.
@@ -137,6 +142,18 @@ pub struct OutsideLimits {
     pub field: String,
     /// The limit, with what was found.
     pub rule: LimitRule,
+}
+
+/// Says that everything of one kind together is too long.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[error("{kind}s may last {most} seconds in total, got {seconds:.3}")]
+pub struct TotalTooLong {
+    /// The kind.
+    pub kind: ReferenceKind,
+    /// The longest duration, in seconds.
+    pub most: f64,
+    /// The duration found, in seconds.
+    pub seconds: f64,
 }
 
 /// Checks a duration, which may exceed its ceiling by the slack.
@@ -197,15 +214,6 @@ pub enum LimitRule {
         /// The duration found.
         seconds: f64,
     },
-    /// Everything of one kind together is too long.
-    TotalSeconds {
-        /// What was added up, in the plural.
-        kind: &'static str,
-        /// The longest duration.
-        most: f64,
-        /// The duration found.
-        seconds: f64,
-    },
     /// The file is empty or too large.
     Bytes {
         /// The largest size.
@@ -231,9 +239,6 @@ impl fmt::Display for LimitRule {
                 // Rounded up: what is shown has to pass.
                 let least = (least * 1000.0).ceil() / 1000.0;
                 write!(f, "must last between {least} and {most} seconds, got {seconds:.3}")
-            }
-            Self::TotalSeconds { kind, most, seconds } => {
-                write!(f, "may hold {kind} of {most} seconds in total, got {seconds:.3}")
             }
             Self::Bytes { bytes: 0, .. } => f.write_str("must not be empty"),
             Self::Bytes { most, bytes } => write!(f, "may have at most {most} bytes, got {bytes}"),
@@ -286,10 +291,6 @@ mod tests {
                 limits.check_sound_seconds("audio_reference", f64::NAN),
                 "audio_reference must last between 2 and 15 seconds, got NaN",
             ),
-            (
-                limits.check_total("video_reference", "soundtracks", [8.0, 8.0]),
-                "video_reference may hold soundtracks of 15 seconds in total, got 16.000",
-            ),
             (limits.check_bytes("image_reference", limits.image_bytes, 0), "image_reference must not be empty"),
             (
                 limits.check_bytes("image_reference", limits.image_bytes, (30 << 20) + 1),
@@ -298,6 +299,9 @@ mod tests {
         ] {
             assert_eq!(refused.unwrap_err().to_string(), message);
         }
+        let refused = limits.check_total(ReferenceKind::Audio, [8.0, 8.0]).unwrap_err();
+        assert_eq!(refused.to_string(), "sounds may last 15 seconds in total, got 16.000");
+        assert!(limits.check_total(ReferenceKind::Audio, [f64::NAN]).is_err());
     }
 
     #[test]
@@ -326,10 +330,13 @@ mod tests {
         let broadcast = 450.0 * 1001.0 / 30_000.0;
         assert_eq!(limits.check_video_seconds("video_reference", broadcast), Ok(()));
         assert_eq!(limits.check_sound_seconds("audio_reference", 15.09), Ok(()));
-        assert_eq!(limits.check_total("video_reference", "videos", [broadcast]), Ok(()));
-        assert_eq!(limits.check_total("video_reference", "videos", [10.0, 5.09]), Ok(()));
+        assert_eq!(limits.check_total(ReferenceKind::Video, [broadcast]), Ok(()));
+        // Each medium is padded by itself.
+        assert_eq!(limits.check_total(ReferenceKind::Video, [10.09, 5.09]), Ok(()));
+        assert_eq!(limits.check_total(ReferenceKind::Audio, [5.09; 3]), Ok(()));
         assert!(limits.check_video_seconds("video_reference", 15.11).is_err());
         assert!(limits.check_sound_seconds("audio_reference", 15.11).is_err());
-        assert!(limits.check_total("video_reference", "videos", [10.0, 5.11]).is_err());
+        assert!(limits.check_total(ReferenceKind::Video, [10.11, 5.1]).is_err());
+        assert!(limits.check_total(ReferenceKind::Video, [15.11]).is_err());
     }
 }

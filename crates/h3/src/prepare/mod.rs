@@ -16,7 +16,7 @@ mod sound;
 pub use clip::{ClipBuilder, ClipError};
 pub use fit::{FitError, fit_keyframe, fit_reference_picture};
 pub use frame_rate::{BadFrameRate, FrameSlots, vae_frames};
-pub use limits::{LimitRule, OutsideLimits, ReferenceLimits};
+pub use limits::{LimitRule, OutsideLimits, ReferenceLimits, TotalTooLong};
 pub use media::{Clip, MediaError, Picture, PreparedReference, Recording, SOUND_RATE, Sound};
 pub use order::{ReferenceKind, packed_order};
 pub use resample::Resampler;

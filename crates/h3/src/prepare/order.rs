@@ -1,5 +1,7 @@
 //! The order in which references enter the sequence.
 
+use std::fmt;
+
 use crate::recipe::Recipe;
 
 /// The kinds of reference, in the release's order.
@@ -21,6 +23,16 @@ impl ReferenceKind {
             Self::Video => "video_reference",
             Self::Audio => "audio_reference",
         }
+    }
+}
+
+impl fmt::Display for ReferenceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Image => "image",
+            Self::Video => "video",
+            Self::Audio => "sound",
+        })
     }
 }
 

@@ -14,8 +14,8 @@ use crate::task::Task;
 
 const FRAME_INDICES: &str = "frame_indices";
 
-/// By how much a medium may turn out longer than its headers say, in seconds: lengths are rounded and padded there, and a
-/// soundtrack may begin after its pictures. What is longer still was described wrongly.
+/// By how much the frames of a video may turn out to last longer than its headers say, in seconds: lengths are rounded and
+/// padded there. What is longer still was described wrongly. Sound was decoded, and its length is exact.
 const HEADER_SLACK_SECONDS: f64 = 1.0;
 
 impl VideoRequest {
@@ -59,26 +59,20 @@ impl VideoRequest {
             MediumFacts::Video { seconds, .. } => Some(seconds),
             _ => None,
         });
-        let soundtracks = facts().filter_map(|facts| match facts {
-            MediumFacts::Video { sound_seconds, .. } => sound_seconds,
-            _ => None,
-        });
         let sounds = facts().filter_map(|facts| match facts {
             MediumFacts::Audio { seconds } => Some(seconds),
             _ => None,
         });
-        let (videos, audios) = (ReferenceKind::Video.field(), ReferenceKind::Audio.field());
         limits
-            .check_total(videos, "videos", pictures)
-            .and_then(|()| limits.check_total(videos, "soundtracks", soundtracks))
-            .and_then(|()| limits.check_total(audios, "sounds", sounds))
-            .map_err(invalid_media)
+            .check_total(ReferenceKind::Video, pictures)
+            .and_then(|()| limits.check_total(ReferenceKind::Audio, sounds))
+            .map_err(|error| Invalid::of_kind(InvalidCode::InvalidReferenceMedia, error.kind, error.to_string()))
     }
 
     /// Lists what the run starts from, in the order in which `recipe` packs it; `keyframes` are what
     /// [`VideoRequest::resolve_keyframes`] gave.
     ///
-    /// The shapes bound what preparing can make of media that are as their headers say.
+    /// The shapes bound what preparing can make of media that are as their facts say.
     ///
     /// Errors: `invalid_reference_media` for a medium whose sides lead to no size.
     pub(super) fn resolve_inputs(
@@ -166,8 +160,8 @@ fn still((width, height): (u32, u32)) -> InputShape {
     InputShape { width, height, frames: 1, audio_latents: 0 }
 }
 
-/// A bound on the latents of a sound: as long as it says or as the target lasts, and one for what both round up.
+/// A bound on the latents of a sound: as long as it is or as the target lasts, and one for what both round up.
 fn latents_bound(seconds: f64, target: FrameCount) -> u32 {
-    let seconds = (seconds.max(0.0) + HEADER_SLACK_SECONDS).min(target.seconds());
+    let seconds = seconds.max(0.0).min(target.seconds());
     (seconds * AUDIO_LATENTS_PER_SECOND).ceil() as u32 + 1
 }

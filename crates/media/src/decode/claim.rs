@@ -1,6 +1,6 @@
 //! What the sender of a file says it is.
 
-use crate::decode::{Error, Format};
+use crate::decode::{Error, Format, Kind};
 
 /// The most of a claim that an error repeats.
 const MAX_SHOWN_CHARS: usize = 64;
@@ -8,8 +8,9 @@ const MAX_SHOWN_CHARS: usize = 64;
 /// The content type and the name that came with a file.
 ///
 /// Nothing is decoded by them. A content type that names a format, and the ending of a name when it is one that media
-/// or documents have, must agree with the content; `application/octet-stream`, a type with a `*`, an ending of another
-/// sort and an absent claim say nothing. MP4 and MOV are one format here, as are HEIC and HEIF, since senders mix them up.
+/// or documents have, must agree with the content; `image/*`, `video/*` and `audio/*` must agree with what kind of medium it
+/// is. `application/octet-stream`, other types with a `*`, an ending of another sort and an absent claim say nothing. MP4
+/// and MOV are one format here, as are HEIC and HEIF, since senders mix them up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Claim<'a> {
     /// The content type, with or without parameters.
@@ -32,12 +33,18 @@ enum Family {
     Other,
 }
 
-impl Claim<'_> {
+impl<'a> Claim<'a> {
+    /// What the content type of a file that came from a web server is worth: servers go by endings, or send all files
+    /// alike, so it only tells kinds of media apart, and says nothing where it names none.
+    pub fn served(content_type: Option<&'a str>) -> Self {
+        let kind = content_type.and_then(main_type);
+        Self { content_type: kind.map(any_of), file_name: None }
+    }
+
     /// Tells whether the sender says that the file is sound, in words that go with MP4 too.
     pub(crate) fn is_of_sound(&self) -> bool {
-        let content_type = self.content_type.unwrap_or_default().trim_start().as_bytes();
-        let is_audio = content_type.get(..6).is_some_and(|kind| kind.eq_ignore_ascii_case(b"audio/"));
-        is_audio || self.file_name.and_then(ending).is_some_and(|ending| ending == "m4a")
+        self.content_type.and_then(main_type) == Some(Kind::Audio)
+            || self.file_name.and_then(ending).is_some_and(|ending| ending == "m4a")
     }
 
     /// Checks the claims against what the content is.
@@ -49,7 +56,7 @@ impl Claim<'_> {
             Err(Error::Contradiction { what, claimed, found })
         };
         if let Some(content_type) = self.content_type
-            && of_content_type(content_type).is_some_and(|claimed| claimed != family(found))
+            && contradicts(content_type, found)
         {
             return contradiction("content type", content_type);
         }
@@ -60,6 +67,35 @@ impl Claim<'_> {
         }
         Ok(())
     }
+}
+
+/// The kind of medium that the part of a content type before the slash names.
+fn main_type(content_type: &str) -> Option<Kind> {
+    let (main, _) = content_type.split_once('/')?;
+    let kinds = [("image", Kind::Image), ("video", Kind::Video), ("audio", Kind::Audio)];
+    kinds.into_iter().find(|(name, _)| main.trim().eq_ignore_ascii_case(name)).map(|(_, kind)| kind)
+}
+
+/// The content type of everything of a kind.
+fn any_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Image => "image/*",
+        Kind::Video => "video/*",
+        Kind::Audio => "audio/*",
+    }
+}
+
+/// Tells whether a file of format `found` is none that `content_type` may be said of.
+fn contradicts(content_type: &str, found: Format) -> bool {
+    if essence(content_type).ends_with("/*") {
+        return main_type(content_type).is_some_and(|kind| !found.may_be(kind));
+    }
+    of_content_type(content_type).is_some_and(|claimed| claimed != family(found))
+}
+
+/// A content type without its parameters, in lower case.
+fn essence(content_type: &str) -> String {
+    content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 fn family(format: Format) -> Family {
@@ -75,8 +111,7 @@ fn family(format: Format) -> Family {
 }
 
 fn of_content_type(content_type: &str) -> Option<Family> {
-    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    Some(match essence.as_str() {
+    Some(match essence(content_type).as_str() {
         "" | "application/octet-stream" | "binary/octet-stream" | "application/binary" => return None,
         wildcard if wildcard.contains('*') => return None,
         "image/jpeg" | "image/jpg" | "image/pjpeg" => Family::Jpeg,
@@ -144,6 +179,47 @@ mod tests {
                 assert_eq!(check(content_type, name, Format::Jpeg), None, "{content_type:?} {name:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_kind_of_media_must_be_that_of_the_content() {
+        for (content_type, agrees, contradicts) in [
+            ("image/*", &[Format::Png, Format::Heif][..], &[Format::Mp4, Format::Wav][..]),
+            ("Video/*; q=0.8", &[Format::Mp4, Format::Mov], &[Format::Jpeg, Format::Mp3]),
+            ("audio/*", &[Format::Mp3, Format::Mp4], &[Format::WebP]),
+            ("*/*", &[Format::Png, Format::Mp4, Format::Wav], &[]),
+        ] {
+            for found in agrees {
+                assert_eq!(check(Some(content_type), None, *found), None, "{content_type} {found}");
+            }
+            for found in contradicts {
+                let message = format!("the content type says {content_type:?}, and the content is {found}");
+                assert_eq!(check(Some(content_type), None, *found), Some(message));
+            }
+        }
+    }
+
+    #[test]
+    fn of_what_a_web_server_says_only_another_kind_of_media_contradicts() {
+        let served = |content_type, found| Claim::served(content_type).check(found).is_ok();
+        for content_type in
+            [None, Some(""), Some("application/force-download"), Some("text/plain; charset=utf-8"), Some("jpeg")]
+        {
+            assert_eq!(Claim::served(content_type), Claim::default());
+            assert!(served(content_type, Format::Png), "{content_type:?}");
+        }
+        for (content_type, found, agrees) in [
+            ("image/jpeg", Format::Png, true),
+            ("IMAGE/vnd.unknown", Format::Heif, true),
+            ("image/png", Format::Mp4, false),
+            ("video/mp4", Format::WebP, false),
+            ("audio/ogg", Format::Wav, true),
+            ("audio/mp4", Format::Mp4, true),
+            ("video/mp4", Format::Mp3, false),
+        ] {
+            assert_eq!(served(Some(content_type), found), agrees, "{content_type} {found}");
+        }
+        assert!(Claim::served(Some("audio/aac")).is_of_sound());
     }
 
     #[test]

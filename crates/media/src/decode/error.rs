@@ -10,6 +10,7 @@ use rustix::process::Signal;
 
 use crate::Error as ToolError;
 use crate::decode::log::LogLine;
+use crate::decode::sniff::formats;
 use crate::decode::{Format, Kind};
 
 /// Why a file was not decoded.
@@ -30,13 +31,13 @@ pub enum Error {
         limit_bytes: u64,
     },
     /// The content is of no format that is known.
-    #[error("the file is no {wanted}: its content is none of {}", wanted.formats())]
+    #[error("the file is no {wanted}: its content is none of {}", formats(*wanted))]
     Unrecognised {
         /// What it should have been.
         wanted: Kind,
     },
     /// The content is of a known format, which is not one of those accepted.
-    #[error("the file is {found}, and the {wanted} must be one of {}", wanted.formats())]
+    #[error("the file is {found}, and the {wanted} must be one of {}", formats(*wanted))]
     NotAccepted {
         /// What it is.
         found: &'static str,
@@ -150,7 +151,7 @@ pub enum Error {
         /// The largest magnitude that is accepted.
         limit: f32,
     },
-    /// Decoding stood still or took too long, and was ended.
+    /// Decoding stood still or took too long, and was ended: see [`Error::is_hung`].
     #[error("the {what} took longer than {} seconds to read", limit.as_secs_f64())]
     Hung {
         /// `image`, `video` or `sound`.
@@ -188,6 +189,12 @@ impl Error {
     /// whoever sent the file.
     pub fn is_of_machine(&self) -> bool {
         matches!(self, Self::Machine(_) | Self::HeifToolMissing { .. } | Self::HeifCodecMissing)
+    }
+
+    /// Tells whether decoding ran out of time, which is for certain neither the file's fault nor the machine's: a file can
+    /// be made to take for ever, and so can any file on a machine that is busy enough. It may be tried again, a few times.
+    pub fn is_hung(&self) -> bool {
+        matches!(self, Self::Hung { .. })
     }
 
     /// What the decoder said of an undecodable file, for a log.
@@ -269,8 +276,12 @@ mod tests {
         let missing = ToolError::ProgramMissing { program: "ffmpeg", path: "ffmpeg".into() };
         assert!(Error::of_program(Kind::Audio, input, missing).is_of_machine());
         let hung = ToolError::TimedOut { program: "ffmpeg", limit: Duration::from_secs(60) };
-        let message = Error::of_program(Kind::Audio, input, hung).to_string();
-        assert_eq!(message, "the sound took longer than 60 seconds to read");
+        let hung = Error::of_program(Kind::Audio, input, hung);
+        assert_eq!(hung.to_string(), "the sound took longer than 60 seconds to read");
+        assert!(hung.is_hung() && !hung.is_of_machine());
+        let still = ToolError::Stalled { program: "ffmpeg", limit: Duration::from_secs(60) };
+        assert!(Error::of_program(Kind::Audio, input, still).is_hung());
+        assert!(!failed(256, "").is_hung() && !failed(9, "").is_hung());
         assert!(matches!(Error::of_program(Kind::Audio, input, ToolError::Aborted), Error::Aborted));
     }
 

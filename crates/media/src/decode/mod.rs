@@ -20,6 +20,29 @@ pub(crate) mod source;
 mod streams;
 pub mod video;
 
+use std::time::Duration;
+
+pub use clapboard_h3::prepare::ReferenceKind as Kind;
+
 pub use claim::Claim;
 pub use error::Error;
-pub use sniff::{Format, Kind};
+pub use sniff::Format;
+pub use streams::PROBE_LIMIT;
+
+/// The longest of the limits of what is done to a file at one go: [`PROBE_LIMIT`], [`image::HEIF_LIMIT`],
+/// [`video::FRAME_LIMIT`] and [`audio::DECODE_LIMIT`]. Whoever takes standing still for a failure waits longer.
+pub const LONGEST_STEP: Duration = audio::DECODE_LIMIT;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_step_is_longer_than_the_longest() {
+        // What a program is given for its last words, or asked after it has failed, comes on top.
+        let more = Duration::from_secs(20);
+        for limit in [PROBE_LIMIT, image::HEIF_LIMIT + more, video::FRAME_LIMIT + more, audio::DECODE_LIMIT] {
+            assert!(limit <= LONGEST_STEP, "{limit:?}");
+        }
+    }
+}

@@ -2,38 +2,17 @@
 
 use std::fmt;
 
+use crate::decode::Kind;
+
 /// How much of a file's beginning is looked at.
 pub(crate) const HEAD_BYTES: usize = 4096;
 
-/// What a file is wanted for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A still picture.
-    Image,
-    /// Moving pictures, with or without sound.
-    Video,
-    /// Sound alone.
-    Audio,
-}
-
-impl Kind {
-    /// The formats that are accepted for it, as words.
-    pub(crate) fn formats(self) -> &'static str {
-        match self {
-            Self::Image => "JPEG, PNG, WebP and HEIC",
-            Self::Video => "MP4 and MOV",
-            Self::Audio => "WAV, MP3 and AAC in MP4",
-        }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Image => "image",
-            Self::Video => "video",
-            Self::Audio => "sound",
-        })
+/// The formats that are accepted for a kind of medium, as words.
+pub(crate) fn formats(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Image => "JPEG, PNG, WebP and HEIC",
+        Kind::Video => "MP4 and MOV",
+        Kind::Audio => "WAV, MP3 and AAC in MP4",
     }
 }
 

@@ -11,6 +11,8 @@ use crate::decode::{Error, Format, Kind};
 use crate::ffmpeg::file_url;
 use crate::process::{Bounds, capture};
 
+/// The longest that looking at the headers of a file may take.
+pub const PROBE_LIMIT: Duration = Duration::from_secs(60);
 /// The most memory of a program that reads a sent file, besides what its pictures take.
 const PROGRAM_BYTES: u64 = 2 << 30;
 /// What is asked for, so that tags of a hostile file do not swell the answer.
@@ -71,8 +73,7 @@ pub(crate) fn streams(
     let mut command = ffmpeg.ffprobe_command();
     command.args(["-hide_banner", "-loglevel", "error", "-print_format", "json", "-show_entries", ENTRIES]);
     name_probed(&mut command, path, format, max_pixels);
-    let bounds =
-        Bounds { time: Duration::from_secs(60), max_bytes: 1 << 20, memory_bytes: Some(memory_bytes(max_pixels)) };
+    let bounds = Bounds { time: PROBE_LIMIT, max_bytes: 1 << 20, memory_bytes: Some(memory_bytes(max_pixels)) };
     let captured =
         capture("ffprobe", command, &bounds, aborted).map_err(|error| Error::of_program(wanted, path, error))?;
     let answer: Answer = serde_json::from_slice(&captured.stdout).map_err(|error| Error::undecodable(wanted, error))?;

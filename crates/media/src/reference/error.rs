@@ -23,7 +23,7 @@ pub enum ReferenceError {
     /// Pixels or samples are not what their sizes say.
     #[error(transparent)]
     Media(#[from] MediaError),
-    /// The headers of the file had announced something else.
+    /// The file had been announced as something else.
     #[error("the file holds {found}, which is not within what was announced: {announced}")]
     Shape {
         /// What the run was accepted with.
@@ -39,6 +39,11 @@ impl ReferenceError {
         matches!(self, Self::Decode(error) if error.is_of_machine())
     }
 
+    /// Tells whether decoding ran out of time, for which nobody is surely to blame: [`decode::Error::is_hung`].
+    pub fn is_hung(&self) -> bool {
+        matches!(self, Self::Decode(error) if error.is_hung())
+    }
+
     /// Tells whether nothing is wrong but that whoever wanted the result has given it up.
     pub fn is_aborted(&self) -> bool {
         matches!(self, Self::Decode(decode::Error::Aborted))
@@ -48,5 +53,20 @@ impl ReferenceError {
     pub(super) fn check(announced: InputShape, prepared: PreparedReference) -> Result<PreparedReference, Self> {
         let found = prepared.shape();
         if announced.admits(&found) { Ok(prepared) } else { Err(Self::Shape { announced, found }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_ran_out_of_time_is_neither_the_files_fault_nor_the_machines() {
+        let limit = Duration::from_secs(1);
+        let hung = ReferenceError::from(decode::Error::Hung { what: decode::Kind::Video, limit });
+        assert!(hung.is_hung() && !hung.is_of_machine() && !hung.is_aborted());
+        assert!(!ReferenceError::from(decode::Error::Empty).is_hung());
     }
 }

@@ -20,8 +20,8 @@ const NO_CLAIM: Claim<'_> = Claim { content_type: None, file_name: None };
 /// The rate of a clip.
 const CLIP_RATE: FrameRate = FrameRate { numerator: FPS, denominator: 1 };
 
-/// Decodes the file of `input` and brings it to what the run of `spec` takes; calls `moved` after every picture, frame or
-/// sound.
+/// Decodes the file of `input` and brings it to what the run of `spec` takes; calls `moved` after every step: headers, a
+/// picture, a frame or a sound. No step waits for a program longer than [`LONGEST_STEP`](crate::decode::LONGEST_STEP).
 ///
 /// A video is read no further than the run's length needs. HEIC needs a folder `scratch` to write to; nothing is left
 /// there.
@@ -99,7 +99,9 @@ impl Work<'_> {
         let Self { tools, path, aborted, .. } = *self;
         let limits = video_limits(&self.limits);
         let facts = video::inspect(&tools.ffmpeg, path, &NO_CLAIM, &limits, aborted)?;
+        moved();
         let clip = self.clip(&facts, &limits, moved)?;
+        moved();
         let soundtrack = audio::decode_soundtrack(&tools.ffmpeg, path, &facts, limits.longest, aborted)?;
         let soundtrack = match soundtrack {
             Some(sound) => Some(self.fit(sound, moved)?),
@@ -114,10 +116,8 @@ impl Work<'_> {
         let mut builder = ClipBuilder::new(facts.width, facts.height, &spec.geometry, spec.num_frames)?;
         let reader = FrameReader::start(&self.tools.ffmpeg, self.path, facts, limits)?;
         let mut frames = ConstantRate::new(reader, CLIP_RATE);
-        while let Some((frame, times)) = frames.next_frame(self.aborted)? {
-            let more = builder.push_times(&frame.rgb, times as usize)?;
-            moved();
-            if !more {
+        while let Some((frame, times)) = frames.next_frame(moved, self.aborted)? {
+            if !builder.push_times(&frame.rgb, times as usize)? {
                 break;
             }
         }
@@ -128,6 +128,7 @@ impl Work<'_> {
         let Self { tools, path, aborted, .. } = *self;
         let limits = audio_limits(&self.limits);
         let facts = audio::inspect(&tools.ffmpeg, path, &NO_CLAIM, &limits, aborted)?;
+        moved();
         let sound = audio::decode(&tools.ffmpeg, path, &facts, limits.longest, aborted)?;
         self.fit(sound, moved)
     }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::input::{InputRole, InputShape};
+use crate::prepare::ReferenceKind;
 
 const PORTRAIT: MediumFacts = MediumFacts::Image { width: 600, height: 800 };
 const LANDSCAPE: MediumFacts = MediumFacts::Image { width: 1920, height: 1080 };
@@ -189,9 +190,9 @@ fn shapes_are_exact_in_sides_and_bounds_in_length() {
     let [image, video, audio] = spec.inputs.as_slice() else { panic!("{:?}", spec.inputs) };
     assert_eq!(image.shape, InputShape { width: 2048, height: 2720, frames: 1, audio_latents: 0 });
     assert_eq!((video.shape.width, video.shape.height), (1344, 768));
-    // Four seconds and a second of slack; three and one; two and a half and one.
-    assert_eq!((video.shape.frames, video.shape.audio_latents), (120, 161));
-    assert_eq!(audio.shape, InputShape { width: 0, height: 0, frames: 0, audio_latents: 141 });
+    // Four seconds and a second of slack; three, and two and a half, which are exact, and one latent each.
+    assert_eq!((video.shape.frames, video.shape.audio_latents), (120, 121));
+    assert_eq!(audio.shape, InputShape { width: 0, height: 0, frames: 0, audio_latents: 101 });
     // Nothing is longer than the target: 107 frames last 178.3 latents.
     let long = VideoRequest {
         seconds: Some(4.0),
@@ -257,12 +258,21 @@ fn durations_are_limited_together_by_kind() {
     let full = [video(7.5, Some(7.5)), video(7.5, Some(7.5)), sound(7.5), sound(7.5)];
     assert_eq!(resolved(with(&full)).inputs.len(), 4);
     let invalid = "invalid_reference_media";
-    refuses(with(&[video(8.0, None), video(8.0, None)]), invalid, "video_reference", &["videos of 15", "16.000"]);
-    let loud = [video(3.0, Some(9.0)), video(3.0, Some(9.0))];
-    refuses(with(&loud), invalid, "video_reference", &["soundtracks of 15", "18.000"]);
-    refuses(with(&[video(3.0, Some(f64::NAN))]), invalid, "video_reference", &["soundtracks of 15", "NaN"]);
+    refuses(with(&[video(8.0, None), video(8.0, None)]), invalid, "video_reference", &["videos may last 15", "16.000"]);
     let sounds = [LANDSCAPE, sound(8.0), sound(8.0)];
-    refuses(with(&sounds), invalid, "audio_reference", &["sounds of 15", "16.000"]);
+    refuses(with(&sounds), invalid, "audio_reference", &["sounds may last 15", "16.000"]);
+    for (asked, kind) in
+        [(with(&[video(8.0, None), video(8.0, None)]), ReferenceKind::Video), (with(&sounds), ReferenceKind::Audio)]
+    {
+        assert_eq!(asked.resolve(&both(), RANDOM_SEED).unwrap_err().kind, Some(kind));
+    }
+    let one = MediumFacts::Audio { seconds: 15.2 };
+    assert_eq!(with(&[LANDSCAPE, one]).resolve(&both(), RANDOM_SEED).unwrap_err().kind, None);
+    // Encoders pad each soundtrack and each clip; a soundtrack counts no longer than its frames.
+    assert_eq!(resolved(with(&[video(5.0, Some(5.04)); 3])).inputs.len(), 3);
+    assert_eq!(resolved(with(&[video(5.04, Some(5.04)); 3])).inputs.len(), 3);
+    assert_eq!(resolved(with(&[video(3.0, Some(9.0)); 2])).inputs.len(), 2);
+    assert_eq!(resolved(with(&[LANDSCAPE, sound(5.04), sound(5.04), sound(5.04)])).inputs.len(), 4);
 }
 
 #[test]

@@ -29,8 +29,8 @@ pub const SAMPLE_RATES: std::ops::RangeInclusive<u32> = Recording::RATES;
 pub const MAX_SAMPLE: f32 = 16.0;
 /// The most channels that ffmpeg has a standard layout to mix down from.
 const MAX_CHANNELS: u32 = 8;
-/// The longest that decoding may take: a few seconds, for sounds of minutes.
-const DECODE_LIMIT: Duration = Duration::from_secs(120);
+/// The longest that decoding a sound may take, where a few seconds do for sounds of minutes.
+pub const DECODE_LIMIT: Duration = Duration::from_secs(120);
 /// The largest cover picture that ffmpeg may look at.
 const MAX_COVER_PIXELS: u64 = 1 << 24;
 

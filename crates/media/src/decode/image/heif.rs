@@ -18,8 +18,8 @@ use crate::decode::{Error, Kind};
 use crate::process::{Bounds, capture};
 use crate::scratch::ScratchFolder;
 
-/// The longest that one image may take.
-const IMAGE_LIMIT: Duration = Duration::from_secs(60);
+/// The longest that decoding one HEIC image may take.
+pub const HEIF_LIMIT: Duration = Duration::from_secs(60);
 /// The longest that the tool may take to list what it can do.
 const LIST_LIMIT: Duration = Duration::from_secs(10);
 /// The most memory of the tool, besides what the pixels of the largest image take.
@@ -101,7 +101,7 @@ impl HeifTool {
     /// Runs the first of the names that is there.
     fn run(&self, input: &Path, output: &Path, limits: &ImageLimits, aborted: &AtomicBool) -> Result<(), Error> {
         let bounds = Bounds {
-            time: IMAGE_LIMIT,
+            time: HEIF_LIMIT,
             max_bytes: MAX_PRINTED_BYTES,
             memory_bytes: Some(TOOL_BYTES.saturating_add(limits.max_pixels.saturating_mul(24))),
         };

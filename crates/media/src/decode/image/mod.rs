@@ -24,7 +24,7 @@ use crate::decode::size::SizeLimits;
 use crate::decode::source::{Source, machine};
 use crate::decode::{Claim, Error, Format, Kind};
 
-pub use heif::HeifTool;
+pub use heif::{HEIF_LIMIT, HeifTool};
 
 /// What a decoder may hold besides the pixels: tables, text chunks, a row.
 const DECODER_BYTES: u64 = 64 << 20;

@@ -26,13 +26,15 @@ impl ConstantRate {
         Self { reader, slots }
     }
 
-    /// The next frame and how many times it is shown, at least once; `None` after the last.
+    /// The next frame and how many times it is shown, at least once; `None` after the last. Calls `moved` after every frame
+    /// that is decoded, also those that are dropped.
     ///
     /// A video of any length shows one frame.
     ///
     /// Errors: those of [`FrameReader::next_frame`].
-    pub fn next_frame(&mut self, aborted: &AtomicBool) -> Result<Option<(Frame, u32)>, Error> {
+    pub fn next_frame(&mut self, moved: &mut dyn FnMut(), aborted: &AtomicBool) -> Result<Option<(Frame, u32)>, Error> {
         while let Some(frame) = self.reader.next_frame(aborted)? {
+            moved();
             if let Some(shown) = self.slots.push(frame.time, frame) {
                 return Ok(Some(shown));
             }

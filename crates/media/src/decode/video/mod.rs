@@ -27,7 +27,7 @@ use crate::decode::{Claim, Error, Format, Kind};
 use crate::{Ffmpeg, FrameRate};
 
 pub use constant_rate::ConstantRate;
-pub use reader::{Frame, FrameReader};
+pub use reader::{FRAME_LIMIT, Frame, FrameReader};
 pub use time::{TimeBase, Timestamp};
 
 /// How large and long a video may be.

@@ -17,8 +17,8 @@ use crate::decode::{Error, Kind};
 use crate::process::{Process, bounded_line};
 use crate::{Error as ToolError, Ffmpeg, FrameRate};
 
-/// How long a frame may take.
-const FRAME_LIMIT: Duration = Duration::from_secs(60);
+/// The longest that one frame of a video may take.
+pub const FRAME_LIMIT: Duration = Duration::from_secs(60);
 /// How often a wait for a frame looks at whether it is still wanted.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a child that closed its output gets to end.
