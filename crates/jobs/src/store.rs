@@ -145,10 +145,21 @@ pub trait Store: Send + Sync {
     /// Returns the time by the store's clock.
     async fn now(&self) -> Result<Micros, StoreError>;
 
+    /// Tells, before anything is done for it, whether a job of a tenant's would be made now. It costs little, and a tenant
+    /// without a cap on its queue hardly anything; it keeps no place, so that only [`create`](Store::create) decides.
+    ///
+    /// Errors: [`StoreError::QueueFull`], as `create` would answer, also where the create would be one that is sent again.
+    async fn check_room(&self, tenant: &Tenant) -> Result<(), StoreError>;
+
     /// Takes note that the inputs of a job that is about to be made will be stored under these keys, so that no object is ever
     /// unknown to the tables. Unless [`create`](Store::create) names them within `life`, they are garbage then. A key that is
     /// known already stays what it is.
     async fn expect_inputs(&self, job: JobId, keys: &[BlobKey], life: Duration) -> Result<(), StoreError>;
+
+    /// Gives up the inputs of a job that will not be made: those of `keys` that wait for it can be collected at once, and no
+    /// [`create`](Store::create) takes them any more. Nobody may still be storing them. Other keys are left alone: what is a
+    /// job's, or was until its end, what was noted for another job, and what is not known.
+    async fn abandon_inputs(&self, job: JobId, keys: &[BlobKey]) -> Result<(), StoreError>;
 
     /// Makes a job, which exists from now on, and its inputs with it: they are kept for as long as it can still run, which a
     /// failed job can again, and a completed or cancelled one cannot.

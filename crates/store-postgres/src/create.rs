@@ -6,10 +6,11 @@
 //! with inputs is made in the transaction that makes them its own.
 
 use clapboard_jobs::{CapacityClass, Job, NewJob, StoreError, Weight, rank};
-use sqlx::PgConnection;
+use sqlx::{PgConnection, Postgres, Transaction};
 
 use crate::error::{Refusal, unavailable};
 use crate::inputs;
+use crate::room;
 use crate::rows::{column, job_rows, text};
 use crate::store::{PostgresStore, micros};
 
@@ -26,29 +27,43 @@ pub(crate) async fn create(store: &PostgresStore, new: &NewJob) -> Result<Job, S
     drop(connection);
     // The tenant has a cap: look at it under the lock.
     let mut tx = store.pool().begin().await.map_err(unavailable(DOING))?;
-    require_room(&mut tx, new).await?;
-    let job = insert(&mut tx, store, new, true).await?;
-    tx.commit().await.map_err(unavailable(DOING))?;
-    job.ok_or_else(no_row)
+    let made = create_under_lock(&mut tx, store, new).await;
+    end(tx, made).await
 }
 
 async fn create_with_inputs(store: &PostgresStore, new: &NewJob) -> Result<Job, StoreError> {
     let mut tx = store.pool().begin().await.map_err(unavailable(DOING))?;
+    let made = take_and_insert(&mut tx, store, new).await;
+    end(tx, made).await
+}
+
+async fn take_and_insert(tx: &mut PgConnection, store: &PostgresStore, new: &NewJob) -> Result<Job, StoreError> {
     // Before the job, so that other creates of the tenant wait for as little as possible.
-    if !inputs::take(&mut tx, new.id, &new.inputs, DOING).await? {
+    if !inputs::take(tx, new.id, &new.inputs, DOING).await? {
         // The inputs of a job that is there already are its own: its create is sent again.
         let gone = StoreError::InputsGone { id: new.id };
-        return Err(if exists(&mut tx, new).await? { StoreError::Duplicate { id: new.id } } else { gone });
+        return Err(if exists(tx, new).await? { StoreError::Duplicate { id: new.id } } else { gone });
     }
-    let job = match insert(&mut tx, store, new, false).await? {
-        Some(job) => Some(job),
-        None => {
-            require_room(&mut tx, new).await?;
-            insert(&mut tx, store, new, true).await?
-        }
-    };
-    tx.commit().await.map_err(unavailable(DOING))?;
-    job.ok_or_else(no_row)
+    match insert(tx, store, new, false).await? {
+        Some(job) => Ok(job),
+        None => create_under_lock(tx, store, new).await,
+    }
+}
+
+async fn create_under_lock(tx: &mut PgConnection, store: &PostgresStore, new: &NewJob) -> Result<Job, StoreError> {
+    require_room(tx, new).await?;
+    insert(tx, store, new, true).await?.ok_or_else(no_row)
+}
+
+/// Ends the transaction as its answer says. One that is dropped is rolled back later: whoever hears of the refusal would find
+/// its inputs still locked, and a sweep passes over those.
+async fn end(tx: Transaction<'static, Postgres>, made: Result<Job, StoreError>) -> Result<Job, StoreError> {
+    match &made {
+        Ok(_) => tx.commit().await.map_err(unavailable(DOING))?,
+        // The refusal is the answer, whether or not the server hears of it.
+        Err(_) => drop(tx.rollback().await),
+    }
+    made
 }
 
 fn no_row() -> StoreError {
@@ -63,42 +78,13 @@ async fn exists(tx: &mut PgConnection, new: &NewJob) -> Result<bool, StoreError>
     Ok(found.is_some())
 }
 
-/// Locks the tenant's row and counts its waiting jobs, no further than the cap.
+/// Refuses a tenant whose queue is full, under the lock of its row.
 async fn require_room(tx: &mut PgConnection, new: &NewJob) -> Result<(), StoreError> {
-    let tenant = &new.tenant;
-    let most = sqlx::query_scalar!("select max_queued from tenants where tenant = $1 for update", tenant.as_str())
-        .fetch_optional(&mut *tx)
-        .await
-        .map_err(unavailable(DOING))?
-        .flatten();
-    let Some(most) = most else {
-        return Ok(());
-    };
-    let waiting = sqlx::query_scalar!(
-        r#"
-        select count(*) as "waiting!" from (
-            select from jobs
-            -- Claimed ones that have not begun have the same status; they are few.
-            where tenant collate "POSIX" = $1 and job_status(state, begun_at is not null) = 'queued'
-                and lease_expires_at is null
-            limit $2
-        ) counted
-        "#,
-        tenant.as_str(),
-        most
-    )
-    .fetch_one(&mut *tx)
-    .await
-    .map_err(unavailable(DOING))?;
-    if waiting >= most {
+    match room::require_locked(tx, &new.tenant, DOING).await {
         // Who sends a create again learns that it has succeeded, not that the queue is full of it.
-        if exists(tx, new).await? {
-            return Err(StoreError::Duplicate { id: new.id });
-        }
-        let limit = u32::try_from(most).unwrap_or(u32::MAX);
-        return Err(StoreError::QueueFull { tenant: tenant.clone(), limit });
+        Err(StoreError::QueueFull { .. }) if exists(tx, new).await? => Err(StoreError::Duplicate { id: new.id }),
+        answer => answer,
     }
-    Ok(())
 }
 
 /// Inserts the job; none when its tenant has a cap on its queue and this is not `under_lock`.

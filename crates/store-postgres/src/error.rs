@@ -12,6 +12,7 @@ mod sqlstate {
     pub(super) const UNIQUE_VIOLATION: &str = "23505";
     pub(super) const SERIALIZATION_FAILURE: &str = "40001";
     pub(super) const DEADLOCK_DETECTED: &str = "40P01";
+    pub(super) const LOCK_NOT_AVAILABLE: &str = "55P03";
     pub(super) const INVALID_CATALOG_NAME: &str = "3D000";
     pub(super) const INVALID_AUTHORIZATION: &str = "28000";
     pub(super) const INVALID_PASSWORD: &str = "28P01";
@@ -25,6 +26,8 @@ pub(crate) enum Refusal {
     Duplicate,
     /// The transaction was rolled back for another's sake and can be done again.
     Conflict,
+    /// Others hold a lock, and have been waited for long enough.
+    Locked,
     /// There is no such database.
     NoDatabase,
     /// The role may not come in, or may not do what was asked.
@@ -40,6 +43,7 @@ impl Refusal {
         match code.as_deref() {
             Some(sqlstate::UNIQUE_VIOLATION) => Self::Duplicate,
             Some(sqlstate::SERIALIZATION_FAILURE | sqlstate::DEADLOCK_DETECTED) => Self::Conflict,
+            Some(sqlstate::LOCK_NOT_AVAILABLE) => Self::Locked,
             Some(sqlstate::INVALID_CATALOG_NAME) => Self::NoDatabase,
             Some(sqlstate::INVALID_AUTHORIZATION | sqlstate::INVALID_PASSWORD | sqlstate::INSUFFICIENT_PRIVILEGE) => {
                 Self::NotAllowed
@@ -181,6 +185,23 @@ pub enum OpenError {
         address: String,
         /// The migration that differs.
         version: i64,
+    },
+    /// A migration has waited in vain for those who use its tables.
+    #[error(
+        "a table of {address} was in use for {} s, so that migration {version} could not be applied: end what holds it, a \
+         backup for example, or migrate later",
+        waited.as_secs()
+    )]
+    InUse {
+        /// Host, port and database.
+        address: String,
+        /// The migration.
+        version: i64,
+        /// For how long it was tried.
+        waited: Duration,
+        /// What the server said.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The policy makes no sense.
     #[error("the lease policy cannot be used")]

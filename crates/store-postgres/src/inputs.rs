@@ -42,6 +42,26 @@ pub(crate) async fn expect(
     Ok(())
 }
 
+/// Lets what was noted for a job that will not be made be collected at once. What a job had is left alone: the worker of one
+/// that was deleted may still be reading it, and garbage that could not be deleted waits on. Where a create is taking the rows
+/// this waits for it and then finds them taken.
+pub(crate) async fn abandon(store: &PostgresStore, job: JobId, keys: &[BlobKey]) -> Result<(), StoreError> {
+    sqlx::query!(
+        r#"
+        update objects set collect_after = now_micros()
+        where key = any($1) and job_id = $2 and standing = 'garbage' and collect_after > now_micros() and failures = 0
+            and not exists (select from jobs where id = $2)
+            and not exists (select from deleted_jobs where id = $2)
+        "#,
+        &columns(keys),
+        job.as_uuid()
+    )
+    .execute(store.pool())
+    .await
+    .map_err(unavailable("giving up the inputs of a job"))?;
+    Ok(())
+}
+
 /// Makes what was noted for the job its inputs, and tells whether all of `keys` are.
 pub(crate) async fn take(
     tx: &mut PgConnection,

@@ -1,4 +1,4 @@
-//! Opening the store and bringing its tables up to date.
+//! Opening the store: the server and the tables have to be those that this program needs.
 
 use std::sync::OnceLock;
 
@@ -16,16 +16,7 @@ pub(crate) static MIGRATOR: Migrator = sqlx::migrate!("../../migrations/postgres
 /// The first version of the server that will do, as it counts them.
 const NEEDED_SERVER: u32 = 15;
 /// The table in which sqlx takes note of the migrations that were applied.
-const MIGRATIONS_TABLE: &str = "_sqlx_migrations";
-
-/// What [`migrate`] did.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Migrated {
-    /// The migrations that were applied now, by number and name; none when there was nothing to do.
-    pub applied: Vec<(i64, String)>,
-    /// The last migration that the tables have.
-    pub version: i64,
-}
+pub(crate) const MIGRATIONS_TABLE: &str = "_sqlx_migrations";
 
 impl PostgresStore {
     /// Opens the store: sees that the server answers and that its tables are those that this program needs.
@@ -57,43 +48,7 @@ impl PostgresStore {
     }
 }
 
-/// Applies the migrations that the database lacks, in order, and says which.
-///
-/// It may run while programs use the store, and several times at once: the first does the work and the others wait. It needs
-/// a connection to the server itself or a pooler in session mode, since the lock belongs to the session.
-///
-/// Errors: [`OpenError`]; a migration that failed has left nothing behind, and those before it stay.
-pub async fn migrate(options: &Options) -> Result<Migrated, OpenError> {
-    let wrong = |error| from_migrate(options, error);
-    let mut connection = options.connect().await.map_err(|error| from_sqlx(options, error))?;
-    require_server(&mut connection, options).await?;
-    // The lock is taken here and not by the migrator, so that what it finds applied is not another's work of just now.
-    connection.lock().await.map_err(wrong)?;
-    let migrated = migrate_locked(&mut connection, options).await;
-    // The lock ends with the connection at the latest.
-    drop(connection.close().await);
-    migrated
-}
-
-async fn migrate_locked(connection: &mut PgConnection, options: &Options) -> Result<Migrated, OpenError> {
-    let wrong = |error| from_migrate(options, error);
-    connection.ensure_migrations_table(MIGRATIONS_TABLE).await.map_err(wrong)?;
-    let before = connection.list_applied_migrations(MIGRATIONS_TABLE).await.map_err(wrong)?;
-    let missing = compare(&before, options)?;
-    if before.iter().any(|applied| !MIGRATOR.version_exists(applied.version)) {
-        // Tables of a newer program: there is nothing to do if this one can work with them.
-        require_compatible(connection, options).await?;
-    }
-    let mut applied = Vec::new();
-    for migration in MIGRATOR.iter().filter(|migration| missing.contains(&migration.version)) {
-        connection.apply(MIGRATIONS_TABLE, migration).await.map_err(wrong)?;
-        applied.push((migration.version, migration.description.to_string()));
-    }
-    let newest = before.iter().map(|applied| applied.version).max().unwrap_or_default();
-    Ok(Migrated { applied, version: newest.max(last_known()) })
-}
-
-async fn require_server(connection: &mut PgConnection, options: &Options) -> Result<(), OpenError> {
+pub(crate) async fn require_server(connection: &mut PgConnection, options: &Options) -> Result<(), OpenError> {
     let version = sqlx::query!(
         r#"select current_setting('server_version_num')::int as "number!", current_setting('server_version') as "name!""#
     )
@@ -125,7 +80,7 @@ async fn require_schema(connection: &mut PgConnection, options: &Options) -> Res
 }
 
 /// Returns which of our migrations are not among those applied.
-fn compare(applied: &[AppliedMigration], options: &Options) -> Result<Vec<i64>, OpenError> {
+pub(crate) fn compare(applied: &[AppliedMigration], options: &Options) -> Result<Vec<i64>, OpenError> {
     let mut missing = Vec::new();
     for ours in MIGRATOR.iter() {
         match applied.iter().find(|applied| applied.version == ours.version) {
@@ -139,7 +94,7 @@ fn compare(applied: &[AppliedMigration], options: &Options) -> Result<Vec<i64>, 
     Ok(missing)
 }
 
-async fn require_compatible(connection: &mut PgConnection, options: &Options) -> Result<(), OpenError> {
+pub(crate) async fn require_compatible(connection: &mut PgConnection, options: &Options) -> Result<(), OpenError> {
     let needed = sqlx::query_scalar!("select oldest_program from schema_compatibility")
         .fetch_one(connection)
         .await
@@ -151,12 +106,12 @@ async fn require_compatible(connection: &mut PgConnection, options: &Options) ->
     Ok(())
 }
 
-fn last_known() -> i64 {
+pub(crate) fn last_known() -> i64 {
     MIGRATOR.iter().map(|migration| migration.version).max().unwrap_or_default()
 }
 
 /// Classes an error that came while opening.
-fn from_sqlx(options: &Options, error: sqlx::Error) -> OpenError {
+pub(crate) fn from_sqlx(options: &Options, error: sqlx::Error) -> OpenError {
     let address = options.url.address();
     match Refusal::of(&error) {
         Refusal::NoDatabase => OpenError::NoDatabase { address },
@@ -170,7 +125,7 @@ fn from_sqlx(options: &Options, error: sqlx::Error) -> OpenError {
     }
 }
 
-fn from_migrate(options: &Options, error: MigrateError) -> OpenError {
+pub(crate) fn from_migrate(options: &Options, error: MigrateError) -> OpenError {
     match error {
         MigrateError::Execute(error) => from_sqlx(options, error),
         MigrateError::VersionMismatch(version) => OpenError::ForeignSchema { address: options.url.address(), version },

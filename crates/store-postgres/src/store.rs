@@ -18,7 +18,7 @@ use crate::error::{NoAnswer, VerbError};
 use crate::options::Options;
 use crate::{
     cancel, checkpoint, claim, create, delete, finish, fleet, garbage, inputs, outbox, progress, read, ready,
-    retention, sweep, tenants,
+    retention, room, sweep, tenants,
 };
 
 /// How often a verb whose transaction was rolled back for another's sake is done again.
@@ -108,8 +108,16 @@ impl Store for PostgresStore {
         self.run("reading the clock", || read::now(self)).await
     }
 
+    async fn check_room(&self, tenant: &Tenant) -> Result<(), StoreError> {
+        self.run("looking for room in a queue", || room::check(self, tenant)).await
+    }
+
     async fn expect_inputs(&self, job: JobId, keys: &[BlobKey], life: Duration) -> Result<(), StoreError> {
         self.run("expecting the inputs of a job", || inputs::expect(self, job, keys, life)).await
+    }
+
+    async fn abandon_inputs(&self, job: JobId, keys: &[BlobKey]) -> Result<(), StoreError> {
+        self.run("giving up the inputs of a job", || inputs::abandon(self, job, keys)).await
     }
 
     async fn create(&self, job: NewJob) -> Result<Job, StoreError> {

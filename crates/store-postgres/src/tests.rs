@@ -23,7 +23,7 @@ use clapboard_jobs::{
 use clapboard_testkit::Postgres;
 use sqlx::AssertSqlSafe;
 
-use crate::open::migrate;
+use crate::migrate::migrate;
 use crate::options::Options;
 use crate::store::PostgresStore;
 

@@ -5,6 +5,7 @@ use clapboard_jobs::{Job, Micros, NewJob, StoreError, Weight, rank};
 use crate::error::{unavailable, unreadable};
 use crate::objects;
 use crate::read;
+use crate::room;
 use crate::rows::column;
 use crate::store::SqliteStore;
 
@@ -37,21 +38,7 @@ pub(crate) async fn create(store: &SqliteStore, new: NewJob) -> Result<Job, Stor
         return Err(StoreError::InputsGone { id: new.id });
     }
     if let Some(limit) = known.max_queued {
-        let most = i64::from(limit);
-        let queued = sqlx::query_scalar!(
-            r#"
-            select count(*) as "queued!: i64"
-            from (select 1 from jobs indexed by jobs_queued where state = 'queued' and tenant = ? limit ?)
-            "#,
-            tenant,
-            most
-        )
-        .fetch_one(&mut *tx)
-        .await
-        .map_err(unavailable(doing))?;
-        if queued >= most {
-            return Err(StoreError::QueueFull { tenant: new.tenant, limit });
-        }
+        room::require(&mut tx, &new.tenant, limit, doing).await?;
     }
     let weight = known.weight.map(Weight::new).transpose().map_err(unreadable("weight"))?.unwrap_or_default();
     let finish = rank::virtual_finish(known.virtual_time, known.finish, new.cost_tflop, weight);

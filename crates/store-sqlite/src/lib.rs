@@ -32,6 +32,7 @@ mod pauses;
 mod progress;
 mod read;
 mod retention;
+mod room;
 mod rows;
 mod store;
 mod sweep;

@@ -58,6 +58,32 @@ pub(crate) async fn expect_inputs(
     tx.commit().await.map_err(unavailable(doing))
 }
 
+/// Lets what was noted for a job that will not be made be collected at once. What a job had is left alone: the worker of one
+/// that was deleted may still be reading it, and garbage that could not be deleted waits on.
+pub(crate) async fn abandon_inputs(store: &SqliteStore, job: JobId, keys: &[BlobKey]) -> Result<(), StoreError> {
+    let doing = "giving up the inputs of a job";
+    let mut tx = store.begin(doing).await?;
+    let (job, now) = (job.as_uuid(), store.now().0);
+    for key in keys {
+        let key = key.as_str();
+        sqlx::query!(
+            r#"
+            update objects set collect_after = ?3
+            where key = ?1 and job_id = ?2 and standing = 'garbage' and collect_after > ?3 and failures = 0
+                and not exists (select 1 from jobs where id = ?2)
+                and not exists (select 1 from deleted_jobs where id = ?2)
+            "#,
+            key,
+            job,
+            now
+        )
+        .execute(&mut *tx)
+        .await
+        .map_err(unavailable(doing))?;
+    }
+    tx.commit().await.map_err(unavailable(doing))
+}
+
 /// Makes what was noted for the job its inputs, and tells whether all of `keys` are.
 pub(crate) async fn take_inputs(
     tx: &mut SqliteConnection,

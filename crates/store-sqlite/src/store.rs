@@ -19,7 +19,7 @@ use crate::error::unavailable;
 use crate::identity::Identity;
 use crate::{
     attempts, cancel, checkpoints, claim, create, delete, finish, fleet, heads, objects, outbox, pauses, progress,
-    read, retention, sweep, tenants, usage,
+    read, retention, room, sweep, tenants, usage,
 };
 
 /// Jobs in a SQLite file.
@@ -85,8 +85,16 @@ impl Store for SqliteStore {
         Ok(self.clock.now())
     }
 
+    async fn check_room(&self, tenant: &Tenant) -> Result<(), StoreError> {
+        room::check(self, tenant).await
+    }
+
     async fn expect_inputs(&self, job: JobId, keys: &[BlobKey], life: Duration) -> Result<(), StoreError> {
         objects::expect_inputs(self, job, keys, life).await
+    }
+
+    async fn abandon_inputs(&self, job: JobId, keys: &[BlobKey]) -> Result<(), StoreError> {
+        objects::abandon_inputs(self, job, keys).await
     }
 
     async fn create(&self, job: NewJob) -> Result<Job, StoreError> {

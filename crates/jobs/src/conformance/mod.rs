@@ -97,6 +97,9 @@ macro_rules! store_conformance {
                 a_job_whose_inputs_are_gone_is_not_made,
                 a_create_with_inputs_that_is_sent_again_is_a_duplicate,
                 a_full_queue_leaves_inputs_as_they_are,
+                inputs_that_are_given_up_go_at_once,
+                what_a_job_has_or_had_is_not_given_up,
+                of_a_create_and_its_abandonment_one_wins,
             }
             checkpoints {
                 a_checkpoint_is_expected_and_then_kept,
@@ -117,6 +120,7 @@ macro_rules! store_conformance {
                 a_tenant_that_may_run_nothing_is_passed_over,
                 a_full_queue_takes_no_more_jobs,
                 many_creators_keep_the_limit_of_a_queue,
+                room_in_a_queue_is_told_as_a_create_would,
                 what_a_tenant_may_have_is_changed_at_once,
                 a_key_stands_for_one_tenant,
             }

@@ -1,8 +1,10 @@
 use clapboard_jobs::Causes;
+use sqlx::postgres::PgConnection;
 
 use super::*;
 use crate::error::OpenError;
-use crate::open::{MIGRATOR, Migrated};
+use crate::migrate::{Migrated, Patience, migrate_within};
+use crate::open::MIGRATOR;
 
 async fn refused(options: &Options) -> OpenError {
     PostgresStore::connect(options, Policy::default()).await.unwrap_err()
@@ -51,12 +53,79 @@ async fn objects_of_the_first_tables_are_kept() {
     .await
     .unwrap();
     let lacking = refused(&options).await.to_string();
-    assert!(lacking.contains("lacks migration 2"), "{lacking}");
+    assert!(lacking.contains("lacks migrations 2, 3"), "{lacking}");
     let applied = migrate(&options).await.unwrap().applied;
-    assert_eq!(applied, [(2, "an input is kept while its job can run".to_owned())]);
+    let names = ["an input is kept while its job can run", "the standing of old objects is checked"];
+    assert_eq!(applied, [(2, names[0].to_owned()), (3, names[1].to_owned())]);
     let store = PostgresStore::connect(&options, Policy::default()).await.unwrap();
     assert_eq!(store.garbage(9).await.unwrap(), ["v1/b".parse().unwrap()]);
     assert_eq!(store.unnamed(&["v1/a".parse().unwrap()]).await.unwrap(), []);
+    let unchecked = "select count(*) from pg_constraint where not convalidated";
+    let unchecked: i64 = sqlx::query_scalar(unchecked).fetch_one(store.pool()).await.unwrap();
+    assert_eq!(unchecked, 0);
+}
+
+/// Tables of the first program, and somebody who reads them in a long transaction, as a backup does.
+async fn in_a_backup(options: &Options) -> PgConnection {
+    let mut backup = options.connect().await.unwrap();
+    MIGRATOR.run_to(1, &mut backup).await.unwrap();
+    sqlx::raw_sql("begin; lock table objects in access share mode").execute(&mut backup).await.unwrap();
+    backup
+}
+
+/// Polls until as many as `wanted` wait for the table.
+async fn until_waiting(observer: &mut PgConnection, wanted: i64) {
+    let waiting = "select count(*) from pg_locks where not granted and relation = 'objects'::regclass";
+    let watching =
+        async { while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&mut *observer).await.unwrap() != wanted {} };
+    tokio::time::timeout(Duration::from_secs(30), watching).await.expect("the migration comes and goes");
+}
+
+/// Whoever comes after a migration waits behind it: so it does not stand there for as long as a backup takes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_migration_gives_up_the_lock_that_it_waits_for_and_tries_again() {
+    let postgres = Postgres::start();
+    let options = options(&postgres);
+    let mut backup = in_a_backup(&options).await;
+    let mut observer = options.connect().await.unwrap();
+    let patience = Patience {
+        lock: Duration::from_millis(200),
+        pause: Duration::from_millis(200),
+        whole: Duration::from_secs(300),
+    };
+    let migrating = tokio::spawn({
+        let options = options.clone();
+        async move { migrate_within(&options, patience).await }
+    });
+    for _ in 0..2 {
+        until_waiting(&mut observer, 1).await;
+        // Who comes while it waits is through once it has given up, with the backup still there.
+        sqlx::query("select from objects").fetch_all(&mut observer).await.unwrap();
+        until_waiting(&mut observer, 0).await;
+    }
+    assert!(!migrating.is_finished(), "{:?}", migrating.await);
+    sqlx::raw_sql("commit").execute(&mut backup).await.unwrap();
+    let migrated = migrating.await.unwrap().unwrap();
+    assert_eq!(migrated.applied.iter().map(|(version, _)| *version).collect::<Vec<_>>(), [2, 3]);
+    PostgresStore::connect(&options, Policy::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_migration_that_waited_in_vain_says_so_and_leaves_nothing() {
+    let postgres = Postgres::start();
+    let options = options(&postgres);
+    let mut backup = in_a_backup(&options).await;
+    let patience = Patience {
+        lock: Duration::from_millis(50),
+        pause: Duration::from_millis(10),
+        whole: Duration::from_millis(100),
+    };
+    let refused = migrate_within(&options, patience).await.unwrap_err();
+    assert!(matches!(refused, OpenError::InUse { version: 2, .. }), "{refused}");
+    assert!(refused.to_string().contains("was in use for 0 s, so that migration 2"), "{refused}");
+    sqlx::raw_sql("commit").execute(&mut backup).await.unwrap();
+    let applied = migrate(&options).await.unwrap().applied;
+    assert_eq!(applied.iter().map(|(version, _)| *version).collect::<Vec<_>>(), [2, 3]);
 }
 
 #[tokio::test]

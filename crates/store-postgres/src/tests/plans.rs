@@ -1,4 +1,4 @@
-use clapboard_jobs::{ListQuery, Order, Progress, Status, TenantLimits, Weight, WorkerCard, WorkerState};
+use clapboard_jobs::{ListQuery, Order, Progress, Status, StoreError, TenantLimits, Weight, WorkerCard, WorkerState};
 
 use super::*;
 
@@ -118,6 +118,15 @@ async fn assert_all_cheap(counted: Counted) {
         .assert_cheap("a place", async |store| store.queue_position(&Tenant::default(), place.id).await.unwrap())
         .await;
     assert!(place.is_some());
+
+    let (free, capped) = (Tenant::default(), "capped".parse().unwrap());
+    counted.assert_cheap("a look for room", async |store| store.check_room(&free).await.unwrap()).await;
+    let limits = TenantLimits { max_running: Some(0), max_queued: Some(100), ..TenantLimits::default() };
+    counted.harness.store.set_tenant(&capped, &limits).await.unwrap();
+    let full = counted.assert_cheap("a look for room in vain", async |store| store.check_room(&capped).await).await;
+    assert!(matches!(full, Err(StoreError::QueueFull { limit: 100, .. })), "{full:?}");
+    let (id, keys) = (JobId::new(), ["v1/a".parse().unwrap()]);
+    counted.assert_cheap("an abandonment", async |store| store.abandon_inputs(id, &keys).await.unwrap()).await;
 }
 
 /// Inserts `jobs` waiting jobs; tenant and rows are expressions over their number `n`.

@@ -292,3 +292,69 @@ pub async fn a_full_queue_leaves_inputs_as_they_are(harness: &impl StoreHarness)
     harness.advance(LIFE).await;
     assert_kept(&*store, &new.inputs, "the input of a job").await;
 }
+
+/// Who was refused need not leave what it had stored for as long as it would have waited.
+pub async fn inputs_that_are_given_up_go_at_once(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let (new, other) = (with_inputs(&*store).await, with_inputs(&*store).await);
+    // Neither an unknown key nor another job's is touched, and one may be named twice.
+    let unknown = BlobKey::input(&tenant(), new.id, 9, &"7e".repeat(32));
+    let asked = [&new.inputs[..], &new.inputs[..1], &other.inputs[..], std::slice::from_ref(&unknown)].concat();
+    store.abandon_inputs(new.id, &asked).await.expect("the store answers");
+    assert_eq!(garbage(&*store).await, new.inputs);
+    assert_kept(&*store, &other.inputs, "another job's").await;
+    assert_eq!(store.unnamed(std::slice::from_ref(&unknown)).await.expect("the store answers"), [unknown]);
+    assert_gone(&*store, new.clone(), "they were given up").await;
+    // Noting them again does not bring them back.
+    expect(&*store, new.id, &new.inputs).await;
+    assert_gone(&*store, new.clone(), "they may be half deleted").await;
+    store.abandon_inputs(new.id, &new.inputs).await.expect("the store answers");
+    store.abandon_inputs(new.id, &[]).await.expect("the store answers");
+    assert_garbage(&*store, &new.inputs, "given up").await;
+    store.create(other).await.expect("a job is made");
+
+    // What could not be deleted waits as long as it has to, and no shorter.
+    let new = with_inputs(&*store).await;
+    store.abandon_inputs(new.id, &new.inputs).await.expect("the store answers");
+    store.postpone_garbage(&new.inputs).await.expect("the store answers");
+    store.abandon_inputs(new.id, &new.inputs).await.expect("the store answers");
+    assert_kept(&*store, &new.inputs, "put off").await;
+}
+
+/// A create may have taken effect although its sender heard of a failure.
+pub async fn what_a_job_has_or_had_is_not_given_up(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let (job, keys) = create_with_inputs(&*store).await;
+    let abandon = async |id| store.abandon_inputs(id, &keys).await.expect("the store answers");
+    abandon(job.id).await;
+    assert_kept(&*store, &keys, "of a job that waits").await;
+    let lease = claim(&*store, job.id).await.lease;
+    store.begin(&lease).await.expect("the lease holds");
+    abandon(job.id).await;
+    assert_kept(&*store, &keys, "of a job that runs").await;
+    store.delete(&tenant(), job.id).await.expect("the store answers");
+    abandon(job.id).await;
+    assert_kept(&*store, &keys, "while the worker of a deleted job may be reading").await;
+    harness.advance(lease_duration()).await;
+    assert_garbage(&*store, &keys, "deleted while it ran").await;
+
+    let (lease, keys) = running_with_inputs(&*store).await;
+    store.finish(&lease, Outcome::Failed(failed("broken"))).await.expect("the lease holds");
+    store.abandon_inputs(lease.job, &keys).await.expect("the store answers");
+    assert_kept(&*store, &keys, "of a job that can be retried").await;
+}
+
+/// Either there is a job with all of its inputs, or none and they are garbage.
+pub async fn of_a_create_and_its_abandonment_one_wins(harness: &impl StoreHarness) {
+    let store = harness.store();
+    for _ in 0..10 {
+        let new = with_inputs(&*store).await;
+        let (made, abandoned) = tokio::join!(store.create(new.clone()), store.abandon_inputs(new.id, &new.inputs));
+        abandoned.expect("the store answers");
+        match made {
+            Ok(_) => assert_kept(&*store, &new.inputs, "of a job that was made").await,
+            Err(StoreError::InputsGone { .. }) => assert_garbage(&*store, &new.inputs, "given up").await,
+            Err(other) => panic!("{other}"),
+        }
+    }
+}

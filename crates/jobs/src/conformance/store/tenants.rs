@@ -167,6 +167,48 @@ pub async fn a_full_queue_takes_no_more_jobs(harness: &impl StoreHarness) {
     assert!(matches!(closed, Err(StoreError::QueueFull { limit: 0, .. })), "{closed:?}");
 }
 
+/// A client is told that its queue is full before it has sent what a job needs.
+pub async fn room_in_a_queue_is_told_as_a_create_would(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let agree = async |tenant: &Tenant, full: Option<u32>| {
+        let told = match store.check_room(tenant).await {
+            Ok(()) => None,
+            Err(StoreError::QueueFull { tenant: whose, limit }) if whose == *tenant => Some(limit),
+            Err(other) => panic!("{other}"),
+        };
+        assert_eq!(told, full);
+        match store.create(NewJob { tenant: tenant.clone(), ..new_job() }).await {
+            Ok(job) => assert_eq!((told, job.tenant), (None, tenant.clone())),
+            Err(StoreError::QueueFull { limit, .. }) => assert_eq!(told, Some(limit)),
+            Err(other) => panic!("{other}"),
+        }
+    };
+    for _ in 0..3 {
+        agree(&named("free"), None).await;
+    }
+    limit(&*store, &named("weighed"), at_once(1)).await;
+    agree(&named("weighed"), None).await;
+    limit(&*store, &named("closed"), waiting(0)).await;
+    agree(&named("closed"), Some(0)).await;
+
+    limit(&*store, &tenant(), waiting(2)).await;
+    // Asking takes no place.
+    for _ in 0..3 {
+        store.check_room(&tenant()).await.expect("there is room");
+    }
+    let first = create(&*store).await;
+    agree(&tenant(), None).await;
+    agree(&tenant(), Some(2)).await;
+    // What is claimed does not wait, whether or not it has begun.
+    claim(&*store, first.id).await;
+    agree(&tenant(), None).await;
+    agree(&tenant(), Some(2)).await;
+    limit(&*store, &tenant(), waiting(3)).await;
+    agree(&tenant(), None).await;
+    limit(&*store, &tenant(), TenantLimits::default()).await;
+    agree(&tenant(), None).await;
+}
+
 /// Twelve clients at once fill a queue of five to the last place and not beyond.
 pub async fn many_creators_keep_the_limit_of_a_queue(harness: &impl StoreHarness) {
     let store = harness.store();
