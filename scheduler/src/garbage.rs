@@ -1,37 +1,34 @@
 //! Objects that no row names any more.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use clapboard_jobs::{Blob, Causes, Store};
 
 use crate::error::Error;
 use crate::options::Options;
-use crate::removal::{Kept, Remover};
+use crate::removal::{Removal, Remover};
 use crate::sweep::{Sweep, Swept};
 
 /// Deletes the results and denoising states of deleted jobs, of attempts that came to nothing, and those whose time has passed
 /// or that others have replaced, and the inputs of jobs that do not run again or never came.
 ///
 /// The object goes first and its note after it, so that a crash in between repeats the deletion instead of losing it. One that
-/// cannot be deleted is put off, for longer each time, so that it does not stand before the others. While the media store is
-/// away nothing is put off: the sweep ends and is tried again.
+/// cannot be deleted is put off, for longer each time, so that it does not stand before the others, and a sweep waits only so long
+/// for such. While the media store is away nothing is put off: the sweep ends and is tried again.
 pub struct Garbage {
     store: Arc<dyn Store>,
     remover: Remover,
     interval: Duration,
     batch: u32,
-    /// How much time a sweep spends on objects that are not deleted.
-    patience: Duration,
 }
 
 impl Garbage {
     /// Makes the sweep.
     pub fn new(store: Arc<dyn Store>, blob: Arc<dyn Blob>, options: &Options) -> Self {
-        let patience = options.deletion_timeout;
-        let remover = Remover::new(blob, patience);
-        Self { store, remover, interval: options.garbage_interval, batch: options.batch, patience }
+        let remover = Remover::new(blob, options.deletion_timeout);
+        Self { store, remover, interval: options.garbage_interval, batch: options.batch }
     }
 }
 
@@ -52,28 +49,8 @@ impl Sweep for Garbage {
     async fn sweep_once(&self) -> Result<Swept, Error> {
         let keys = self.store.garbage(self.batch).await?;
         let found = keys.len();
-        let (mut deleted, mut kept) = (Vec::with_capacity(found), Vec::new());
-        let (mut failed, mut away) = (None, None);
-        let mut in_vain = Duration::ZERO;
-        for key in keys {
-            let begun = Instant::now();
-            match self.remover.remove(&key).await {
-                Ok(()) => deleted.push(key),
-                Err(Kept::Object(error)) => {
-                    tracing::debug!(error = %Causes(&error), %key, "could not delete garbage");
-                    kept.push(key);
-                    failed = Some(error);
-                    in_vain += begun.elapsed();
-                    if in_vain >= self.patience {
-                        break;
-                    }
-                }
-                Err(Kept::Store(error)) => {
-                    away = Some(error);
-                    break;
-                }
-            }
-        }
+        let (removal, away) = self.remover.remove(keys, &mut self.remover.patience()).await;
+        let Removal { deleted, kept, failed, tried } = removal;
         if !deleted.is_empty() {
             self.store.forget_garbage(&deleted).await?;
         }
@@ -91,6 +68,6 @@ impl Sweep for Garbage {
             ),
             None => {}
         }
-        Ok(Swept { done: deleted.len(), more: found >= self.batch as usize })
+        Ok(Swept { done: deleted.len(), more: tried < found || found >= self.batch as usize })
     }
 }

@@ -86,19 +86,76 @@ async fn a_deletion_that_hangs_holds_up_no_others_for_long() {
     blob.hang_deletes_of(keys[..2].to_vec());
     let options = Options { deletion_timeout: Options::LEAST_DELETION_TIMEOUT, ..Options::default() };
     let garbage = Garbage::new(Arc::clone(&house.store), Arc::clone(&blob) as _, &options);
-    // The time-out of one is as long as a sweep waits for all of them, and what hung is put off.
-    for hung in 1..=2 {
-        let error = garbage.sweep_once().await.unwrap_err();
-        assert!(matches!(error, Error::Blob(BlobError::Unavailable { .. })), "{error}");
-        assert_eq!(blob.deletes(), hung);
-    }
     assert_eq!(garbage.sweep_once().await.unwrap(), Swept { done: 2, more: false });
+    assert_eq!(blob.deletes(), 4);
+    // What hung is put off.
+    assert_eq!(garbage.sweep_once().await.unwrap(), NOTHING);
     let mut left = keys[..2].to_vec();
     left.sort();
     assert_eq!(house.objects().await, left);
     blob.hang_deletes_of([]);
     house.clock.advance(backoff::garbage_delay(1));
     assert_eq!(garbage.sweep_once().await.unwrap(), Swept { done: 2, more: false });
+}
+
+/// More than a sweep waits for: it is not for hours that nothing else is deleted.
+#[tokio::test]
+async fn many_deletions_that_hang_are_left_for_others_after_a_few_time_outs() {
+    const HANGING: usize = 90;
+    let house = House::new().await;
+    let keys = house.make_garbage(HANGING + 1).await;
+    let blob = Arc::new(FaultyBlob::failing(Arc::clone(&house.blob), 0));
+    blob.hang_deletes_of(keys[..HANGING].to_vec());
+    let options = Options { deletion_timeout: Options::LEAST_DELETION_TIMEOUT, ..Options::default() };
+    let garbage = Garbage::new(Arc::clone(&house.store), Arc::clone(&blob) as _, &options);
+    let error = garbage.sweep_once().await.unwrap_err();
+    assert!(matches!(error, Error::Blob(BlobError::Unavailable { .. })), "{error}");
+    let tried = blob.deletes();
+    assert!((16..80).contains(&tried), "{tried} were tried");
+    for _ in 0..5 {
+        if let Ok(swept) = garbage.sweep_once().await {
+            assert_eq!(swept, Swept { done: 1, more: false });
+            break;
+        }
+    }
+    assert_eq!(house.objects().await.len(), HANGING);
+    assert_eq!(garbage.sweep_once().await.unwrap(), NOTHING);
+}
+
+/// What is found anew by each walk does not keep the walks from what lies behind it.
+#[tokio::test]
+async fn a_walk_goes_on_behind_objects_whose_deletion_hangs() {
+    const HANGING: usize = 90;
+    let house = House::new().await;
+    let keys: Vec<BlobKey> = (0..HANGING).map(|n| format!("v1/default/{n:03}").parse().unwrap()).collect();
+    let last: BlobKey = "v1/default/last".parse().unwrap();
+    let tried: BlobKey = "probe/0123456789abcdef".parse().unwrap();
+    for key in keys.iter().chain([&last, &tried]) {
+        house.put_at(key).await;
+    }
+    let options = Options { deletion_timeout: Options::LEAST_DELETION_TIMEOUT, ..Options::default() };
+    house.clock.advance(options.orphan_age);
+    let blob = Arc::new(FaultyBlob::failing(Arc::clone(&house.blob), 0));
+    blob.hang_deletes_of(keys.clone());
+    let orphans = Orphans::new(Arc::clone(&house.store), Arc::clone(&blob) as _, &options);
+    assert!(orphans.sweep_once().await.is_err(), "none could be deleted");
+    let first = blob.deletes();
+    assert!((16..80).contains(&first), "{first} were tried");
+    assert_eq!(house.objects().await.len(), HANGING + 2);
+    // An outage meanwhile does not make it forget where it was.
+    blob.go_away();
+    assert!(orphans.sweep_once().await.is_err());
+    blob.come_back();
+    for _ in 0..5 {
+        if house.objects().await.len() > HANGING {
+            assert!(orphans.sweep_once().await.is_err(), "some could not be deleted");
+        }
+    }
+    assert_eq!(blob.deletes() as usize, HANGING + 2);
+    assert_eq!(house.objects().await, keys);
+    // The next one begins anew.
+    blob.hang_deletes_of([]);
+    assert_eq!(orphans.sweep_once().await.unwrap(), Swept { done: HANGING, more: false });
 }
 
 #[tokio::test]
