@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clapboard_h3::Partition;
 use clapboard_jobs::{BlobError, JobId, Phase};
 
 use crate::options::InvalidOptions;
@@ -37,7 +38,17 @@ pub enum Error {
         /// The stall limit of the phase that prepares a job.
         limit: Duration,
     },
-    /// The engine, an upload or the scratch disk stopped moving; its thread cannot be taken back. The job has been handed back.
+    /// The weights of a partition are others than those that the engine had loaded first, so what it says of its results is
+    /// no longer true. A process that starts anew takes them as they are.
+    #[error(
+        "the weights of partition {partition} have changed since this process loaded them first: it has to start anew"
+    )]
+    Changed {
+        /// The partition.
+        partition: Partition,
+    },
+    /// The engine, an upload, a decoder or the scratch disk stopped moving; its thread cannot be taken back. The job has been
+    /// handed back.
     #[error("no progress was made for {limit:?} in {phase} of job {job}")]
     Wedged {
         /// The job it was at.

@@ -1,6 +1,6 @@
 //! The seam between the worker and the engine.
 
-use clapboard_engine::{Done, EngineHandle, Generation};
+use clapboard_engine::{Done, EngineHandle, Generation, LoadError};
 use clapboard_h3::{ModelProfile, Partition};
 
 /// Runs generations one after another, each on its own thread or behind one.
@@ -14,6 +14,14 @@ pub trait Generator: Send + Sync {
     /// checkpoints. None for a partition that is not among those of the profile.
     fn fingerprint(&self, partition: Partition) -> Option<&str>;
 
+    /// Looks whether the weights of a partition that could not be loaded are there again, as far as that can be told without
+    /// loading them. Blocks; a job of the partition tells the rest. What can always load has nothing to look for.
+    ///
+    /// Errors: [`LoadError`] naming what is missing or wrong.
+    fn look_for(&self, _partition: Partition) -> Result<(), LoadError> {
+        Ok(())
+    }
+
     /// Begins a generation without blocking; `done` hears how it ended, once.
     fn generate(&self, generation: Generation, done: Done);
 }
@@ -25,6 +33,10 @@ impl Generator for EngineHandle {
 
     fn fingerprint(&self, partition: Partition) -> Option<&str> {
         self.fingerprint(partition)
+    }
+
+    fn look_for(&self, partition: Partition) -> Result<(), LoadError> {
+        self.look_for(partition)
     }
 
     fn generate(&self, generation: Generation, done: Done) {

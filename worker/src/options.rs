@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clapboard_jobs::{Phase, Policy, WorkerId};
+use clapboard_media::decode::LONGEST_STEP;
 
 /// How a worker keeps its leases, when it gives up, and where it works.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +38,9 @@ pub struct Options {
     pub prefetch_window: Duration,
     /// How long ffmpeg may take to finish a video after its last frame.
     pub encode_timeout: Duration,
+    /// How long the media store may take for an input, and is tried where it is out of reach, before the job is handed back
+    /// uncounted.
+    pub input_fetch_deadline: Duration,
     /// How long an unreachable media store is tried before the attempt is given up.
     pub upload_deadline: Duration,
     /// What becomes of the running job when the worker drains.
@@ -47,6 +51,9 @@ pub struct Options {
     /// How long the worker claims nothing when this machine lacks what every job needs, such as room on its disk; the
     /// pause doubles, up to two minutes, until it is well again. The job it had waits as long for another worker.
     pub unwell_pause: Duration,
+    /// How long the worker takes no jobs of a partition whose weights could not be loaded, before it looks whether they are
+    /// there again; the pause doubles, up to ten minutes.
+    pub reload_pause: Duration,
 }
 
 impl Options {
@@ -66,10 +73,12 @@ impl Options {
             checkpoint_interval: Some(Duration::from_secs(60)),
             prefetch_window: Duration::from_secs(30),
             encode_timeout: Duration::from_secs(300),
+            input_fetch_deadline: Duration::from_secs(1800),
             upload_deadline: Duration::from_secs(1800),
             drain: DrainMode::default(),
             drain_timeout: Duration::from_secs(30),
             unwell_pause: Duration::from_secs(5),
+            reload_pause: Duration::from_secs(60),
         }
     }
 
@@ -84,7 +93,8 @@ impl Options {
     pub fn validated(self) -> Result<Self, InvalidOptions> {
         let (lease, beat, margin) = (self.lease, self.beat_interval, self.fence_margin);
         let checkpoints = self.checkpoint_interval.is_some_and(|interval| interval.is_zero());
-        if beat.is_zero() || self.poll_interval.is_zero() || self.unwell_pause.is_zero() || checkpoints {
+        let pauses = [beat, self.poll_interval, self.unwell_pause, self.reload_pause];
+        if pauses.iter().any(Duration::is_zero) || checkpoints {
             return Err(InvalidOptions::Zero);
         }
         if lease <= beat * 2 {
@@ -102,6 +112,10 @@ impl Options {
             if limit <= beat {
                 return Err(InvalidOptions::StallTooShort { phase, limit, beat });
             }
+        }
+        let limit = self.stall_limits.inputs;
+        if limit <= LONGEST_STEP {
+            return Err(InvalidOptions::InputsStallTooShort { limit });
         }
         Ok(self)
     }
@@ -122,8 +136,11 @@ pub enum DrainMode {
 /// A limit is for one part of the phase (a layer, a block, a tile), on the slowest machine that is meant to work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StallLimits {
-    /// Until the engine's first sign of life.
+    /// Until the engine's first sign of life; of an engine that loads weights for a job, a part of that.
     pub prepare: Duration,
+    /// A frame, a picture or a sound of a job's inputs. What stays longer fails its attempt and not the worker. Longer than
+    /// the decoders bound themselves by: [`LONGEST_STEP`].
+    pub inputs: Duration,
     /// A layer of the language model.
     pub text_encode: Duration,
     /// A block of the transformer.
@@ -141,6 +158,7 @@ impl StallLimits {
     pub const fn all(limit: Duration) -> Self {
         Self {
             prepare: limit,
+            inputs: limit,
             text_encode: limit,
             denoise: limit,
             decode_audio: limit,
@@ -173,7 +191,9 @@ impl Default for StallLimits {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidOptions {
     /// A loop would never rest.
-    #[error("the beat interval, the poll interval, the unwell pause and the checkpoint interval must not be zero")]
+    #[error(
+        "the beat interval, the poll interval, the unwell pause, the reload pause and the checkpoint interval must not be zero"
+    )]
     Zero,
     /// One lost beat would lose the lease.
     #[error("a beat every {beat:?} is too slow for a lease of {lease:?}: two must fit into it")]
@@ -198,6 +218,12 @@ pub enum InvalidOptions {
     EncodeTooLong {
         /// The time-out.
         timeout: Duration,
+        /// The limit.
+        limit: Duration,
+    },
+    /// A decoder that is allowed to go on would count as one that hangs.
+    #[error("the stall limit of {limit:?} for inputs is not longer than the {LONGEST_STEP:?} that decoding may take")]
+    InputsStallTooShort {
         /// The limit.
         limit: Duration,
     },
@@ -241,8 +267,18 @@ mod tests {
             refused(patient),
             "an encode time-out of 600s is not shorter than the stall limit of 600s for decode_video"
         );
+        let mut hasty = options();
+        hasty.stall_limits.inputs = LONGEST_STEP;
+        assert_eq!(
+            refused(hasty.clone()),
+            "the stall limit of 120s for inputs is not longer than the 120s that decoding may take"
+        );
+        hasty.stall_limits.inputs += Duration::from_millis(1);
+        assert!(hasty.validated().is_ok());
         let busy = Options { poll_interval: Duration::ZERO, ..options() };
         assert_eq!(busy.validated(), Err(InvalidOptions::Zero));
+        let eager = Options { reload_pause: Duration::ZERO, ..options() };
+        assert_eq!(eager.validated(), Err(InvalidOptions::Zero));
         let restless = Options { checkpoint_interval: Some(Duration::ZERO), ..options() };
         assert_eq!(restless.validated(), Err(InvalidOptions::Zero));
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clapboard_h3::Partition;
 use clapboard_jobs::{Blob, Causes, Claimant, Dispatch, Store, WorkerCard, WorkerId, WorkerState};
 use clapboard_media::MediaTools;
 use tokio::task::{JoinError, JoinSet};
@@ -16,7 +17,8 @@ use crate::error::Error;
 use crate::generator::Generator;
 use crate::heartbeat::Heartbeat;
 use crate::heartbeat::announcer::Announcer;
-use crate::machine::health::{self, Health, Pauses};
+use crate::machine::health::{self, Health, LONGEST_PAUSE, Pauses};
+use crate::machine::weights::{Served, look_for};
 use crate::options::{DrainMode, Options, StallLimits};
 use crate::scratch::disk::ABORT_PATIENCE;
 use crate::scratch::{self, Orphan};
@@ -77,8 +79,8 @@ impl Worker {
     /// one is handed back uncounted or completed, as the options say.
     ///
     /// Errors: [`Error::Heartbeat`]; [`Error::Wedged`] when the engine, an upload or the scratch disk hangs, and
-    /// [`Error::Hung`], after which the process has to end, since the thread cannot be taken back. Every job has been handed
-    /// back by then.
+    /// [`Error::Hung`], after which the process has to end, since the thread cannot be taken back; [`Error::Changed`], after
+    /// which it has to end, since weights are not what the engine takes them for. Every job has been handed back by then.
     pub async fn run(self, shutdown: CancellationToken) -> Result<Drained, Error> {
         let Self { parts, options, orphans } = self;
         let heartbeat = Heartbeat::start(Arc::clone(&parts.heartbeat_store), &options).map_err(Error::Heartbeat)?;
@@ -96,11 +98,14 @@ impl Worker {
             max_rows: options.max_rows,
             state: WorkerState::Idle,
         };
-        let (interval, pauses) = (options.beat_interval, Pauses::from(options.unwell_pause));
+        let (interval, pauses) = (options.beat_interval, Pauses::between(options.unwell_pause, LONGEST_PAUSE));
+        let served = Served::new(card.partitions.clone(), options.reload_pause);
+        let serving = served.follow();
         let shared = Shared::new(parts, options, heartbeat);
         let ordered = CancellationToken::new();
         let standing = shared.pipeline.standing();
-        let announcing = shared.heartbeat.announce(Announcer { card, standing, interval, ordered: ordered.clone() });
+        let announcing =
+            shared.heartbeat.announce(Announcer { card, standing, serving, interval, ordered: ordered.clone() });
         tracing::info!(worker.id = %worker, queues = ?claiming.queue_names(), "the worker is ready");
 
         let mut tasks = JoinSet::new();
@@ -110,7 +115,7 @@ impl Worker {
             let adopted = adopt(Arc::clone(&shared), orphan);
             tasks.spawn(async { Event::Ended(adopted.await) }.instrument(span));
         }
-        let mut run = Run { shared, claiming, tasks, pauses, unwell: false, wedged: None };
+        let mut run = Run { shared, claiming, served, tasks, pauses, unwell: false, wedged: None };
         let by_order = run.work(&shutdown, &ordered).await;
         run.drain().await;
 
@@ -134,12 +139,15 @@ enum Event {
     Recovered(Pauses),
     /// Nobody can tell whether it has: that hangs.
     Hung(Error),
+    /// The weights of a partition are there again, or nobody waits for them any more.
+    Found(Partition, Pauses),
 }
 
 /// A worker's run.
 struct Run {
     shared: Arc<Shared>,
     claiming: Claiming,
+    served: Served,
     tasks: JoinSet<Event>,
     pauses: Pauses,
     unwell: bool,
@@ -164,7 +172,7 @@ impl Run {
                     closed = true;
                     continue;
                 }
-                ask = self.claiming.next(&self.shared), if !self.unwell && !closed => ask,
+                ask = self.claiming.next(&self.shared), if !self.claims_nothing() && !closed => ask,
             };
             let shared = Arc::clone(&self.shared);
             let drain = async {
@@ -216,6 +224,7 @@ impl Run {
                 match health {
                     Health::Well if !self.unwell => self.pauses.reset(),
                     Health::Unwell if !self.unwell => self.fall_ill(),
+                    Health::Without(partition) => self.withdraw(partition),
                     Health::Well | Health::Unwell => {}
                 }
                 drop(places);
@@ -223,7 +232,14 @@ impl Run {
             Ok(Event::Recovered(pauses)) => {
                 self.pauses = pauses;
                 self.unwell = false;
-                self.shared.pipeline.set_unwell(false);
+                self.shared.pipeline.set_unwell(self.claims_nothing());
+            }
+            Ok(Event::Found(partition, pauses)) => {
+                if !self.shared.closing.is_cancelled() {
+                    tracing::info!(%partition, "the weights of this partition are there again, claiming its jobs");
+                }
+                self.served.restore(partition, pauses);
+                self.serve();
             }
             Ok(Event::Hung(error)) => {
                 tracing::error!(%error, "this machine does not answer");
@@ -232,6 +248,26 @@ impl Run {
             }
             Err(error) => tracing::error!(%error, "an attempt failed, its job will be reclaimed"),
         }
+    }
+
+    /// Tells whether no job can be run: this machine lacks what every one needs, or all weights.
+    fn claims_nothing(&self) -> bool {
+        self.unwell || self.claiming.serves_nothing()
+    }
+
+    /// Takes no jobs of a partition until its weights are there again.
+    fn withdraw(&mut self, partition: Partition) {
+        let Some(pauses) = self.served.withdraw(partition) else { return };
+        tracing::error!(%partition, "no jobs of this partition are claimed until its weights are there again");
+        self.serve();
+        let (generator, closing) = (Arc::clone(&self.shared.parts.generator), self.shared.closing.clone());
+        let looking = look_for(generator, partition, pauses, closing);
+        self.tasks.spawn(async move { Event::Found(partition, looking.await) });
+    }
+
+    fn serve(&mut self) {
+        self.claiming.serve(self.served.present());
+        self.shared.pipeline.set_unwell(self.claims_nothing());
     }
 
     fn fall_ill(&mut self) {

@@ -6,14 +6,13 @@ use clapboard_h3::packing::PackedLayout;
 use clapboard_h3::{ModelProfile, Partition};
 
 use crate::checkpoint::Checkpoint;
-use crate::components::Components;
-use crate::control::Control;
+use crate::control::{Control, Uninterrupted};
 use crate::fingerprint::fingerprint;
 use crate::generate::{GenerateError, GenerationReport, Networks, Request};
-use crate::load::LoadError;
+use crate::load::{LoadError, Loading, Mapped};
 use crate::ops::DType;
 use crate::ops::cpu::Cpu;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unwatched};
 use crate::resume::Continuation;
 use crate::run::Run;
 use crate::sink::FrameSink;
@@ -124,12 +123,18 @@ impl Engine {
     ///
     /// Errors: [`LoadError`] naming the file, key or tensor that is missing or wrong.
     pub fn load_partition(config: &EngineConfig, partition: Partition) -> Result<Self, LoadError> {
+        let unasked = Loading { control: &Uninterrupted, progress: &Unwatched };
+        Self::load_mapped(config, &Mapped::open(config, partition)?, unasked)
+    }
+
+    /// Makes the networks of a partition, as long as it is wanted.
+    ///
+    /// Errors: [`LoadError`] naming the file, key or tensor that is missing or wrong; [`LoadError::Stopped`].
+    pub(crate) fn load_mapped(config: &EngineConfig, mapped: &Mapped, loading: Loading<'_>) -> Result<Self, LoadError> {
         let ops = Cpu::new(config.memory.attention_bytes);
-        let checkpoint = Checkpoint::open(&config.checkpoint)?;
-        let components = Components::map(&checkpoint, partition)?;
-        let networks = Networks::load(&ops, &checkpoint, &components, config, partition)?;
-        let profile = checkpoint.profile(&[partition])?;
-        let fingerprint = fingerprint(&ops, &checkpoint, &components, config, partition)?;
+        let networks = Networks::load(&ops, mapped, config, loading)?;
+        let profile = mapped.checkpoint.profile(&[mapped.partition])?;
+        let fingerprint = fingerprint(&ops, mapped, config, loading)?;
         Ok(Self { ops, networks, profile, fingerprint })
     }
 

@@ -7,14 +7,12 @@ use clapboard_h3::prepare::PreparedReference;
 use clapboard_h3::{GenerationSpec, Partition, SpecError, Task};
 
 use crate::audio_vae::{self, AudioDecoder};
-use crate::checkpoint::Checkpoint;
-use crate::components::Components;
 use crate::conditions::{ConditionEncoders, ConditionPlan, EncodedConditions};
 use crate::control::Control;
 use crate::denoise::{FirstRows, Latents, denoise, row_shapes, target_grid};
 use crate::dit::Dit;
 use crate::engine::EngineConfig;
-use crate::load::LoadError;
+use crate::load::{LoadError, Loading, Mapped};
 use crate::ops::{OpError, Ops, Tensor};
 use crate::parallel::Alone;
 use crate::progress::{Phase, ProgressEvent, ShareProgress};
@@ -42,8 +40,8 @@ pub enum GenerateError {
         /// The partition that is loaded.
         loaded: Partition,
     },
-    /// The partition that the task needs could not be loaded in place of another. Nothing was run; the next generation
-    /// tries again.
+    /// The partition that the task needs could not be loaded in place of another. Nothing was run; the next
+    /// generation tries again.
     #[error("could not load partition {partition}")]
     Load {
         /// The partition.
@@ -152,54 +150,57 @@ impl<O: Ops> Networks<O>
 where
     O::Buffer: 'static,
 {
+    /// Makes the networks, as long as they are wanted.
     pub(crate) fn load(
         ops: &O,
-        checkpoint: &Checkpoint,
-        components: &Components,
+        mapped: &Mapped,
         config: &EngineConfig,
-        partition: Partition,
+        loading: Loading<'_>,
     ) -> Result<Self, LoadError> {
+        let Mapped { checkpoint, components, partition } = mapped;
         let dtype = config.dtype.dtype();
         let feed_forward_bytes = config.memory.feed_forward_bytes;
-        let tiles = TileGeometry {
-            size: checkpoint.video_vae().tile_size,
-            min_overlap: checkpoint.video_vae().tile_overlap_min,
-        };
+        let (text, vae) = (checkpoint.text_encoder(), checkpoint.video_vae());
+        let tiles = TileGeometry { size: vae.tile_size, min_overlap: vae.tile_overlap_min };
         Ok(Self {
-            partition,
-            presenter: Presenter::load(checkpoint)?,
-            vision: VisionTower::load(
+            partition: *partition,
+            presenter: loading.then(Presenter::load(checkpoint))?,
+            vision: loading.then(VisionTower::load(
                 ops,
                 &components.text_encoder,
-                checkpoint.text_encoder().vision.clone(),
+                text.vision.clone(),
                 dtype,
                 feed_forward_bytes,
-            )?,
-            encoders: ConditionEncoders::load(ops, checkpoint, components, tiles)?,
-            text_encoder: TextEncoder::load(
+            ))?,
+            encoders: loading.then(ConditionEncoders::load(ops, checkpoint, components, tiles))?,
+            text_encoder: loading.then(TextEncoder::load(
                 ops,
                 &components.text_encoder,
-                checkpoint.text_encoder().text.clone(),
+                text.text.clone(),
                 dtype,
                 feed_forward_bytes,
                 Box::new(Alone),
-            )?,
-            dit: Dit::load(
+            ))?,
+            dit: loading.then(Dit::load(
                 ops,
                 &components.dit,
-                checkpoint.dit(partition)?.clone(),
+                checkpoint.dit(*partition)?.clone(),
                 dtype,
                 feed_forward_bytes,
                 Box::new(Alone),
-            )?,
-            video_decoder: VideoDecoder::load(
+            ))?,
+            video_decoder: loading.then(VideoDecoder::load(
                 ops,
                 &components.video_vae,
-                checkpoint.video_vae().clone(),
+                vae.clone(),
                 config.decode,
                 tiles,
-            )?,
-            audio_decoder: AudioDecoder::load(ops, &components.audio_vae, checkpoint.audio_vae().clone())?,
+            ))?,
+            audio_decoder: loading.then(AudioDecoder::load(
+                ops,
+                &components.audio_vae,
+                checkpoint.audio_vae().clone(),
+            ))?,
         })
     }
 

@@ -11,7 +11,7 @@ use clapboard_h3::{GenerationSpec, ModelProfile, Partition};
 use crate::control::Control;
 use crate::engine::{Engine, EngineConfig};
 use crate::generate::{GenerateError, GenerationReport, Request};
-use crate::load::LoadError;
+use crate::load::{LoadError, Loading, Mapped};
 use crate::progress::Progress;
 use crate::resume::{CheckpointSink, Continuation};
 use crate::run::obey;
@@ -43,12 +43,14 @@ pub type Done = Box<dyn FnOnce(Result<GenerationReport, GenerateError>) + Send>;
 /// A loaded engine on a thread of its own. Generations run one after another; cloning shares the engine.
 ///
 /// One partition is loaded at a time. A generation that needs another one of the served partitions has it loaded in the
-/// place of the one before, ahead of its first sign of progress: no weight is in memory twice, and whoever serves several
-/// pays for each change.
+/// place of the one before, ahead of its first event: no weight is in memory twice, and whoever serves several pays for
+/// each change. Its control is obeyed and its [`Progress::loading`] told between the parts of that. A partition whose files
+/// are not there takes the place of none.
 ///
 /// The thread ends, and the engine with it, when the last handle is dropped and the running generation is over.
 #[derive(Clone)]
 pub struct EngineHandle {
+    config: Arc<EngineConfig>,
     profile: Arc<ModelProfile>,
     fingerprints: Arc<[(Partition, String)]>,
     generations: Sender<(Generation, Done)>,
@@ -61,10 +63,11 @@ impl EngineHandle {
     /// Errors: [`LoadError`] when the checkpoint cannot be loaded, or one profile cannot describe its partitions.
     pub fn start(config: EngineConfig) -> Result<Self, LoadError> {
         let profile = Arc::new(config.profile()?);
+        let (config, served) = (Arc::new(config.clone()), config);
         let (loaded_sender, loaded) = channel();
         let (generations, queue) = channel::<(Generation, Done)>();
         let body = move || {
-            let mut switch = match Switch::load(config) {
+            let mut switch = match Switch::load(served) {
                 Ok(switch) => switch,
                 Err(error) => {
                     // The receiver waits below; if it is gone, so is whoever would care.
@@ -83,7 +86,7 @@ impl EngineHandle {
         };
         thread::Builder::new().name("engine".to_owned()).spawn(body).map_err(LoadError::Thread)?;
         let fingerprints = loaded.recv().map_err(|_| LoadError::Panicked)??;
-        Ok(Self { profile, fingerprints, generations })
+        Ok(Self { config, profile, fingerprints, generations })
     }
 
     /// What the checkpoint serves, with all partitions that can be loaded.
@@ -95,6 +98,14 @@ impl EngineHandle {
     /// None for a partition that is not served.
     pub fn fingerprint(&self, partition: Partition) -> Option<&str> {
         find(&self.fingerprints, partition)
+    }
+
+    /// Looks whether a partition can be mapped: whether its files are there and hold the tensors that the configs speak of.
+    /// Reads headers, and changes nothing about the loaded one. Blocks.
+    ///
+    /// Errors: [`LoadError::Checkpoint`] naming what is missing or wrong.
+    pub fn look_for(&self, partition: Partition) -> Result<(), LoadError> {
+        Mapped::open(&self.config, partition).map(drop)
     }
 
     /// Runs a generation after those before it; `done` hears how it ended, exactly once.
@@ -116,7 +127,7 @@ struct Switch {
     /// The partition that was loaded at the start.
     first: Partition,
     fingerprints: Arc<[(Partition, String)]>,
-    /// The loaded partition; none after one could not be loaded.
+    /// The loaded partition; none after one could be mapped and not loaded.
     engine: Option<(Partition, Engine)>,
 }
 
@@ -138,25 +149,36 @@ impl Switch {
 
     /// Returns the engine for a job of `partition`, which is loaded where another one is. A partition that is not served
     /// changes nothing: the engine itself refuses what it cannot run.
-    fn engine_for(&mut self, partition: Partition, control: &dyn Control) -> Result<&mut Engine, GenerateError> {
+    fn engine_for(
+        &mut self,
+        partition: Partition,
+        control: &dyn Control,
+        progress: &dyn Progress,
+    ) -> Result<&mut Engine, GenerateError> {
         let loaded = self.engine.as_ref().map(|(loaded, _)| *loaded);
         let served = find(&self.fingerprints, partition).is_some();
         let wanted = if served { partition } else { loaded.unwrap_or(self.first) };
         if loaded != Some(wanted) {
             // A job that nobody wants any more is not worth a change.
             obey(control)?;
+            let failed = |error| match error {
+                LoadError::Stopped(stop) => GenerateError::Stopped(stop),
+                error => GenerateError::Load { partition: wanted, source: Box::new(error) },
+            };
+            let loading = Loading { control, progress };
+            // While the other one is still there: files that are missing cost its jobs nothing.
+            let mapped = loading.then(Mapped::open(&self.config, wanted)).map_err(failed)?;
             drop(self.engine.take());
             tracing::info!(partition = %wanted, "loading another partition");
-            let engine = self.load_again(wanted);
-            let failed = |error| GenerateError::Load { partition: wanted, source: Box::new(error) };
-            self.engine = Some((wanted, engine.map_err(failed)?));
+            self.engine = Some((wanted, self.load_again(&mapped, loading).map_err(failed)?));
         }
         let (_, engine) = self.engine.as_mut().expect("it was there or has just been loaded");
         Ok(engine)
     }
 
-    fn load_again(&self, partition: Partition) -> Result<Engine, LoadError> {
-        let engine = Engine::load_partition(&self.config, partition)?;
+    fn load_again(&self, mapped: &Mapped, loading: Loading<'_>) -> Result<Engine, LoadError> {
+        let engine = Engine::load_mapped(&self.config, mapped, loading)?;
+        let partition = mapped.partition;
         if find(&self.fingerprints, partition) == Some(engine.fingerprint()) {
             Ok(engine)
         } else {
@@ -169,7 +191,7 @@ impl Switch {
 fn run(switch: &mut Switch, generation: Generation) -> Result<GenerationReport, GenerateError> {
     let Generation { spec, media, control, progress, mut sink, resume, mut checkpoints } = generation;
     let attempt = catch_unwind(AssertUnwindSafe(|| {
-        let engine = switch.engine_for(spec.partition, &*control)?;
+        let engine = switch.engine_for(spec.partition, &*control, &*progress)?;
         let from = Continuation { resume: resume.as_deref(), checkpoints: &mut *checkpoints };
         engine.generate(Request { spec: &spec, media: &media }, &*control, &*progress, &mut *sink, from, &mut NoTap)
     }));

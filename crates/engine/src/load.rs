@@ -1,8 +1,14 @@
-//! Why an engine could not be loaded.
+//! Loading an engine, step by step, and why it could not be.
 
 use clapboard_h3::Partition;
 
+use crate::checkpoint::Checkpoint;
+use crate::components::Components;
+use crate::control::Control;
+use crate::engine::EngineConfig;
 use crate::ops::OpError;
+use crate::progress::Progress;
+use crate::run::{Stop, stop_of};
 use crate::video_vae::TileGeometry;
 use crate::{checkpoint, text};
 
@@ -46,10 +52,57 @@ pub enum LoadError {
         /// Pixels per latent and side.
         step: usize,
     },
+    /// The generation that needed it was stopped from outside while it was loaded.
+    #[error("the generation was stopped while its weights were loaded: {0:?}")]
+    Stopped(Stop),
     /// The engine's thread could not be started.
     #[error("cannot start the engine's thread")]
     Thread(#[source] std::io::Error),
     /// Loading panicked.
     #[error("the engine's thread panicked while loading")]
     Panicked,
+}
+
+/// One partition of a checkpoint whose files are there and hold the tensors that the configs speak of. Headers have been
+/// read, and no weights.
+pub(crate) struct Mapped {
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) components: Components,
+    pub(crate) partition: Partition,
+}
+
+impl Mapped {
+    /// Maps what `partition` needs.
+    ///
+    /// Errors: [`LoadError::Checkpoint`].
+    pub(crate) fn open(config: &EngineConfig, partition: Partition) -> Result<Self, LoadError> {
+        let checkpoint = Checkpoint::open(&config.checkpoint)?;
+        let components = Components::map(&checkpoint, partition)?;
+        Ok(Self { checkpoint, components, partition })
+    }
+}
+
+/// What a load obeys, and what hears that it moves: asked and told after each of its parts.
+#[derive(Clone, Copy)]
+pub(crate) struct Loading<'a> {
+    pub(crate) control: &'a dyn Control,
+    pub(crate) progress: &'a dyn Progress,
+}
+
+impl Loading<'_> {
+    /// Takes note that something is loaded, and looks whether the rest is still wanted.
+    ///
+    /// Errors: [`LoadError::Stopped`].
+    pub(crate) fn goes_on(&self) -> Result<(), LoadError> {
+        self.progress.loading();
+        stop_of(self.control).map_or(Ok(()), |stop| Err(LoadError::Stopped(stop)))
+    }
+
+    /// Passes on what was loaded, if the rest is still wanted.
+    ///
+    /// Errors: those of `loaded`; [`LoadError::Stopped`].
+    pub(crate) fn then<T, E: Into<LoadError>>(&self, loaded: Result<T, E>) -> Result<T, LoadError> {
+        let loaded = loaded.map_err(Into::into)?;
+        self.goes_on().map(|()| loaded)
+    }
 }

@@ -65,6 +65,10 @@ pub enum ProgressEvent {
 pub trait Progress: Send + Sync {
     /// Takes note of one event.
     fn report(&self, event: ProgressEvent);
+
+    /// Takes note that another part of the weights is there, which are loaded before the generation begins: a sign of life
+    /// ahead of the first event.
+    fn loading(&self) {}
 }
 
 /// Makes one count of the parts of several networks that run in one phase one after the other: each has an equal share,

@@ -77,9 +77,14 @@ impl Run<'_> {
 ///
 /// Errors: [`RunError::Stopped`] when told to stop.
 pub(crate) fn obey(control: &dyn Control) -> Result<(), RunError> {
+    stop_of(control).map_or(Ok(()), |stop| Err(RunError::Stopped(stop)))
+}
+
+/// Asks `control` once, and returns how to stop if that is what it says.
+pub(crate) fn stop_of(control: &dyn Control) -> Option<Stop> {
     match control.command() {
-        Command::Run => Ok(()),
-        Command::Cancel => Err(RunError::Stopped(Stop::Cancelled)),
-        Command::CheckpointAndStop => Err(RunError::Stopped(Stop::Checkpointed)),
+        Command::Run => None,
+        Command::Cancel => Some(Stop::Cancelled),
+        Command::CheckpointAndStop => Some(Stop::Checkpointed),
     }
 }

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use clapboard_engine::checkpoint::Layout;
 use clapboard_engine::checkpoint::tiny::write_tiny;
 use clapboard_engine::{
     Command, Control, EngineConfig, EngineHandle, FrameSink, GenerateError, Generation, LoadError, MediaChunk,
-    MediaFormat, NoCheckpoints, SinkError, Stop, Uninterrupted, Unwatched,
+    MediaFormat, NoCheckpoints, Progress, ProgressEvent, SinkError, Stop, Uninterrupted, Unwatched,
 };
 use clapboard_h3::prepare::{Picture, PreparedReference};
 use clapboard_h3::{GenerationSpec, Input, InputRole, ModelProfile, Partition, Task, VideoRequest};
@@ -78,13 +79,22 @@ fn run(
     (spec, media): &(GenerationSpec, Arc<[PreparedReference]>),
     control: Arc<dyn Control>,
 ) -> Result<Made, GenerateError> {
+    run_watched(engine, &(spec.clone(), Arc::clone(media)), control, Arc::new(Unwatched))
+}
+
+fn run_watched(
+    engine: &EngineHandle,
+    (spec, media): &(GenerationSpec, Arc<[PreparedReference]>),
+    control: Arc<dyn Control>,
+    progress: Arc<dyn Progress>,
+) -> Result<Made, GenerateError> {
     let made = Arc::new(Mutex::new(Made::default()));
     let (sender, ended) = channel();
     let generation = Generation {
         spec: Arc::new(spec.clone()),
         media: Arc::clone(media),
         control,
-        progress: Arc::new(Unwatched),
+        progress,
         sink: Box::new(Keeper(Arc::clone(&made))),
         resume: None,
         checkpoints: Box::new(NoCheckpoints),
@@ -159,7 +169,13 @@ fn weights_that_are_gone_or_have_changed_fail_the_jobs_that_need_them_until_they
     assert!(matches!(error, GenerateError::Stopped(Stop::Cancelled)), "{error}");
     let error = run(&engine, &references, Arc::new(Uninterrupted)).err().unwrap();
     assert_eq!(error.to_string(), "could not load partition ref2va");
+    assert!(matches!(engine.look_for(Partition::Ref2va), Err(LoadError::Checkpoint(_))));
+    engine.look_for(Partition::Fl2va).unwrap();
+    // The loaded partition was not given up for it: it goes on even where it could not be loaded again.
+    let (loaded, moved) = (checkpoint.join("FL2VA/transformer"), folder.path().join("moved"));
+    fs::rename(&loaded, &moved).unwrap();
     assert!(run(&engine, &text, Arc::new(Uninterrupted)).unwrap() == expected);
+    fs::rename(&moved, &loaded).unwrap();
 
     fs::rename(tiny(4, folder.path()).join("Ref2VA/transformer"), &weights).unwrap();
     let error = run(&engine, &references, Arc::new(Uninterrupted)).err().unwrap();
@@ -168,8 +184,67 @@ fn weights_that_are_gone_or_have_changed_fail_the_jobs_that_need_them_until_they
 
     fs::remove_dir_all(&weights).unwrap();
     fs::rename(&away, &weights).unwrap();
+    engine.look_for(Partition::Ref2va).unwrap();
     run(&engine, &references, Arc::new(Uninterrupted)).unwrap();
     assert!(run(&engine, &text, Arc::new(Uninterrupted)).unwrap() == expected);
+}
+
+/// Counts the parts of a load and the events, and wants nothing any more after some parts.
+struct LoadWatch {
+    parts: AtomicUsize,
+    events: AtomicUsize,
+    most_parts: usize,
+}
+
+impl LoadWatch {
+    fn new(most_parts: usize) -> Arc<Self> {
+        Arc::new(Self { parts: AtomicUsize::new(0), events: AtomicUsize::new(0), most_parts })
+    }
+
+    fn counts(&self) -> (usize, usize) {
+        (self.parts.load(Ordering::SeqCst), self.events.load(Ordering::SeqCst))
+    }
+}
+
+impl Control for LoadWatch {
+    fn command(&self) -> Command {
+        if self.parts.load(Ordering::SeqCst) < self.most_parts { Command::Run } else { Command::Cancel }
+    }
+}
+
+impl Progress for LoadWatch {
+    fn report(&self, _: ProgressEvent) {
+        self.events.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn loading(&self) {
+        assert_eq!(self.events.load(Ordering::SeqCst), 0, "a load comes before the generation begins");
+        self.parts.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_load_tells_that_it_moves_and_a_generation_is_stopped_in_the_midst_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = EngineHandle::start(config(&tiny(3, folder.path()), &BOTH)).unwrap();
+    let references = request(engine.profile(), Task::Ref2va, &[InputRole::Image]);
+    let text = request(engine.profile(), Task::T2va, &[]);
+    let watched = |request, watch: &Arc<LoadWatch>| run_watched(&engine, request, watch.clone(), watch.clone());
+    // One that is loaded already has nothing to tell.
+    let loaded = LoadWatch::new(1);
+    watched(&text, &loaded).unwrap();
+    assert_eq!(loaded.counts().0, 0);
+    for most_parts in [1, 4, 9] {
+        let stopped = LoadWatch::new(most_parts);
+        let error = watched(&references, &stopped).err().unwrap();
+        assert!(matches!(error, GenerateError::Stopped(Stop::Cancelled)), "{error}");
+        assert_eq!(stopped.counts(), (most_parts, 0));
+    }
+    let whole = LoadWatch::new(usize::MAX);
+    watched(&references, &whole).unwrap();
+    let (parts, events) = whole.counts();
+    assert!(parts > 9 && events > 0, "{parts} parts and {events} events");
+    run(&engine, &text, Arc::new(Uninterrupted)).unwrap();
 }
 
 #[test]

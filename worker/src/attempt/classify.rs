@@ -1,14 +1,16 @@
 //! What went wrong with an attempt, and what that means for its job: decided here and nowhere else.
 
 use std::io;
+use std::time::Duration;
 
-use clapboard_engine::GenerateError;
-use clapboard_h3::SpecError;
+use clapboard_engine::{GenerateError, LoadError};
+use clapboard_h3::{Partition, SpecError};
 use clapboard_jobs::blob::InvalidKey;
-use clapboard_jobs::{BlobError, ErrorClass, FailureCode, JobError};
+use clapboard_jobs::{BlobError, ErrorClass, FailureCode, JobError, JobId, Phase};
 use clapboard_media::reference::ReferenceError;
 use clapboard_media::{Error as MediaError, decode};
 
+use crate::error::Error;
 use crate::machine::media_store::is_of_worker;
 use crate::progress::watch::Stall;
 
@@ -35,6 +37,9 @@ pub(crate) enum AttemptError {
         /// The most that its kind may have.
         limit_bytes: u64,
     },
+    /// An input has other bytes than those that were accepted.
+    #[error("an input of the job has changed in the media store")]
+    InputAltered,
     /// An input was not fetched.
     #[error("could not fetch an input of the job")]
     FetchInput(#[source] BlobError),
@@ -53,6 +58,16 @@ pub(crate) enum AttemptError {
     /// Decoding an input panicked.
     #[error("an input of the job could not be decoded, unexpectedly")]
     InputPanicked,
+    /// Decoding an input stopped moving, and was ended.
+    #[error("decoding input {number} of the job made no progress for {limit:?}")]
+    InputStalled {
+        /// Its place among the inputs, from 1.
+        number: usize,
+        /// The stall limit.
+        limit: Duration,
+        /// It could not be ended: its thread goes on or hangs.
+        stuck: bool,
+    },
     /// The engine did not finish.
     #[error("could not generate the video")]
     Generate(#[source] GenerateError),
@@ -74,8 +89,10 @@ impl AttemptError {
     /// What the error means for the job.
     ///
     /// The engine is deterministic, so what it refuses or fails at it will again; processes, disks and the network
-    /// are not. What this worker lacks, such as room on its disk or leave to put objects into the media store, no job is blamed
-    /// for. An engine that panicked or hung is given another chance, since attempts are counted.
+    /// are not. What this worker lacks, such as room on its disk, leave to put objects into the media store, the weights of a
+    /// partition, or a job's inputs while the media store is away, no job is blamed for: another worker may have it, or this
+    /// one later. A finished video that could not be stored counts as an attempt. An engine that panicked or hung is given
+    /// another chance, since attempts are counted; so is a decoder.
     pub(crate) fn class(&self) -> ErrorClass {
         let code = self.code();
         let fatal = ErrorClass::Fatal { code };
@@ -99,13 +116,39 @@ impl AttemptError {
                 _ => fatal,
             },
             Self::Encode(error) if is_content(error) => fatal,
-            Self::Folder(_) | Self::KeepInput(_) => ErrorClass::Unwell,
+            Self::Folder(_) | Self::KeepInput(_) | Self::FetchInput(_) => ErrorClass::Unwell,
             Self::Encode(error) if error.is_of_machine() => ErrorClass::Unwell,
-            Self::Upload(error) | Self::FetchInput(error) if is_of_worker(error) => ErrorClass::Unwell,
-            Self::Encode(_) | Self::Upload(_) | Self::FetchInput(_) | Self::InputPanicked | Self::Wedged(_) => {
-                retryable
-            }
+            Self::Upload(error) if is_of_worker(error) => ErrorClass::Unwell,
+            Self::Encode(_)
+            | Self::Upload(_)
+            | Self::InputAltered
+            | Self::InputPanicked
+            | Self::InputStalled { .. }
+            | Self::Wedged(_) => retryable,
             Self::Stopped => ErrorClass::Interrupted,
+        }
+    }
+
+    /// The partition whose weights could not be loaded, if that is what went wrong.
+    pub(crate) fn lacks(&self) -> Option<Partition> {
+        match self {
+            Self::Generate(GenerateError::Load { partition, .. }) => Some(*partition),
+            _ => None,
+        }
+    }
+
+    /// Why the worker's process cannot go on after the error of `job`, if it cannot: weights are others than those that its
+    /// engine speaks of, or a thread does not come back. An attempt that is [wedged](Self::Wedged) has ways of its own.
+    pub(crate) fn ends_worker(&self, job: JobId) -> Option<Error> {
+        match self {
+            Self::Generate(GenerateError::Load { source, .. }) => match **source {
+                LoadError::Changed { partition } => Some(Error::Changed { partition }),
+                _ => None,
+            },
+            Self::InputStalled { limit, stuck: true, .. } => {
+                Some(Error::Wedged { job, phase: Phase::Prepare, limit: *limit })
+            }
+            _ => None,
         }
     }
 
@@ -135,12 +178,13 @@ impl AttemptError {
             },
             Self::Generate(_) | Self::Wedged(_) => FailureCode::GenerationFailed,
             Self::Encode(error) if is_content(error) => FailureCode::GenerationFailed,
-            Self::Upload(_) => FailureCode::StorageFailed,
+            Self::Upload(_) | Self::InputAltered => FailureCode::StorageFailed,
             Self::Input { source, .. } if source.is_of_machine() => FailureCode::InternalError,
             Self::InputName(_)
             | Self::InputGone
             | Self::InputTooLarge { .. }
             | Self::FetchInput(_)
+            | Self::InputStalled { .. }
             | Self::Input { .. } => FailureCode::InputFetchFailed,
             Self::Spec(_)
             | Self::Folder(_)
@@ -182,11 +226,8 @@ fn is_content(error: &MediaError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use clapboard_engine::vision::VisionError;
     use clapboard_engine::{SinkError, Stop, text};
-    use clapboard_jobs::Phase;
 
     use super::*;
 
@@ -267,12 +308,39 @@ mod tests {
         }
     }
 
+    fn stalled(stuck: bool) -> AttemptError {
+        AttemptError::InputStalled { number: 1, limit: Duration::from_secs(600), stuck }
+    }
+
+    fn load(source: LoadError) -> AttemptError {
+        AttemptError::Generate(GenerateError::Load { partition: Partition::Ref2va, source: Box::new(source) })
+    }
+
+    #[test]
+    fn weights_that_are_missing_or_have_changed_are_not_the_jobs_fault_and_only_the_latter_end_the_worker() {
+        let job = JobId::new();
+        let (missing, changed) = (LoadError::NoPartition, LoadError::Changed { partition: Partition::Ref2va });
+        for (error, ends) in [(load(missing), false), (load(changed), true)] {
+            assert_eq!((error.class(), error.lacks()), (ErrorClass::Unwell, Some(Partition::Ref2va)));
+            assert_eq!(error.ends_worker(job).is_some(), ends, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_decoder_that_can_be_ended_does_not_end_the_worker() {
+        let job = JobId::new();
+        assert!(stalled(false).ends_worker(job).is_none());
+        let limit = Duration::from_secs(600);
+        let ended = stalled(true).ends_worker(job);
+        assert!(matches!(ended, Some(Error::Wedged { phase: Phase::Prepare, limit: told, .. }) if told == limit));
+    }
+
     #[test]
     fn an_input_that_was_not_read_is_no_fault_of_its_own() {
-        let unavailable = || BlobError::Unavailable { doing: "reading", source: "down".into() };
         let hung = decode::Error::Hung { what: decode::Kind::Video, limit: Duration::from_secs(1) };
         for (error, code) in [
-            (AttemptError::FetchInput(unavailable()), FailureCode::InputFetchFailed),
+            (AttemptError::InputAltered, FailureCode::StorageFailed),
+            (stalled(false), FailureCode::InputFetchFailed),
             (input(hung), FailureCode::InputFetchFailed),
             (input(decode::Error::HeifCodecMissing), FailureCode::InternalError),
             (AttemptError::InputPanicked, FailureCode::InternalError),
@@ -283,9 +351,13 @@ mod tests {
         let full = || io::Error::from(io::ErrorKind::StorageFull);
         let machine = MediaError::Io { doing: "read", path: "/data/scratch/x".into(), source: full() };
         let denied = BlobError::Denied { doing: "reading an object", source: "403 AccessDenied".into() };
-        for error in
-            [AttemptError::FetchInput(denied), AttemptError::KeepInput(full()), input(decode::Error::Machine(machine))]
-        {
+        let unavailable = BlobError::Unavailable { doing: "reading", source: "down".into() };
+        for error in [
+            AttemptError::FetchInput(denied),
+            AttemptError::FetchInput(unavailable),
+            AttemptError::KeepInput(full()),
+            input(decode::Error::Machine(machine)),
+        ] {
             assert_eq!(error.class(), ErrorClass::Unwell, "{error:?}");
             assert!(!error.job_error().message.contains("/data"), "{error:?}");
         }

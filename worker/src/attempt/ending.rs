@@ -39,7 +39,7 @@ impl Ending {
         }
         let class = error.class();
         match class {
-            ErrorClass::Unwell => tracing::warn!(error = %Causes(error), "this machine lacks what every job needs"),
+            ErrorClass::Unwell => tracing::warn!(error = %Causes(error), "this worker lacks what the job needs"),
             ErrorClass::Interrupted => {}
             _ => tracing::error!(error = %Causes(error), ?class, "the attempt failed"),
         }

@@ -4,6 +4,7 @@ pub(crate) mod adopt;
 pub(crate) mod classify;
 pub(crate) mod ending;
 mod run_engine;
+mod settle;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -14,12 +15,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clapboard_h3::GenerationSpec;
-use clapboard_jobs::{
-    Causes, Claimed, Fingerprint, HandBack, Hint, Job, JobState, Lease, Outcome, ResultObject, RunReport, StoreError,
-};
+use clapboard_jobs::{Claimed, Fingerprint, Job, Lease, ResultObject, RunReport};
 
 use crate::attempt::classify::AttemptError;
-use crate::attempt::ending::{Ending, Line, Written};
 use crate::attempt::run_engine::Work;
 use crate::claims::pipeline::{Place, Seat};
 use crate::error::Error;
@@ -36,13 +34,11 @@ use crate::shared::Shared;
 use crate::video::sink::MuxSink;
 use crate::video::upload::{upload, wedged};
 
-/// How long a hint may take that only saves time.
-const HINT_PATIENCE: Duration = Duration::from_secs(1);
-
 /// How an attempt leaves its worker.
 pub(crate) struct Ended {
     pub(crate) health: Health,
-    /// The engine or an upload hangs: the process has to end. The job has been handed back.
+    /// The engine or an upload hangs, or the engine's weights have changed: the process has to end. The job has been handed
+    /// back.
     pub(crate) wedged: Option<Error>,
     /// The engine and the place to wait for it, where the attempt had them to its end; to be dropped once the rest has been
     /// dealt with.
@@ -308,98 +304,6 @@ impl Attempt {
             "stored the video"
         );
         Ok(Made { object, report })
-    }
-
-    /// Writes how the attempt ended, removes a stored result that did not become the job's, and gives back what is held.
-    pub(crate) async fn settle(mut self, made: Result<Made, AttemptError>, mut held: Held) -> Ended {
-        let stored = made.is_ok();
-        if !stored {
-            held.clean().await;
-        }
-        let mut health = Health::Well;
-        let mut wedged = None;
-        let written = match made {
-            Ok(Made { object, report }) => self.write(&Ending::Finish(Outcome::Completed { object, report })).await,
-            Err(AttemptError::Wedged(stall)) => {
-                wedged = Some(Error::Wedged { job: self.lease.job, phase: stall.phase, limit: stall.limit });
-                // Nothing is claimed or begun any more, also where the loop that claims waits for its store.
-                self.shared.close(true);
-                // The heartbeat gives it back.
-                tokio::select! {
-                    written = self.kept.given_back() => written,
-                    () = self.shared.endings_are_over() => Written::Unknown,
-                }
-            }
-            Err(error) => match Ending::of(&error, self.watch.cause(), self.shared.options.unwell_pause) {
-                Some(ending) => {
-                    if matches!(ending, Ending::HandBack(HandBack::Unwell { .. })) {
-                        health = Health::Unwell;
-                    }
-                    self.write(&ending).await
-                }
-                None => Written::Lost,
-            },
-        };
-        // No beat follows the ending.
-        self.watch.end();
-        match written {
-            Written::State(state) => {
-                tracing::info!(%state, duration_ms = millis(self.since), "the attempt has ended")
-            }
-            Written::Lost => tracing::info!(duration_ms = millis(self.since), "the attempt is discarded"),
-            Written::Unknown => tracing::error!("the attempt's ending could not be written, the job will be reclaimed"),
-        }
-        let ours = matches!(written, Written::State(JobState::Completed) | Written::Unknown);
-        if written == Written::State(JobState::Queued) {
-            self.hint().await;
-        }
-        if stored && !ours {
-            self.remove_result().await;
-        }
-        held.clean().await;
-        Ended { health, wedged, places: (held.seat, held.place) }
-    }
-
-    async fn write(&self, ending: &Ending) -> Written {
-        self.watch.ending.cancel();
-        let line = Line::Own(&*self.shared.parts.store);
-        tokio::select! {
-            written = ending::write(line, &self.lease, ending, &self.watch) => written,
-            () = self.shared.endings_are_over() => Written::Unknown,
-        }
-    }
-
-    /// Tells idle workers of the job that was handed back, if it can be claimed at once; without that the next refill does.
-    async fn hint(&self) {
-        let hinting = async {
-            let (store, dispatch) = (&self.shared.parts.store, &self.shared.parts.dispatch);
-            let (job, now) = tokio::join!(store.get(&self.lease.tenant, self.lease.job), store.now());
-            match (job?, now?) {
-                (Some(job), now) if job.state == JobState::Queued && job.run_at <= now => {
-                    Ok(dispatch.push(&[Hint { queue: job.queue(), rank: job.rank, job: job.id }]).await)
-                }
-                _ => Ok(Ok(())),
-            }
-        };
-        let hinted: Result<Result<Result<(), _>, StoreError>, _> = tokio::time::timeout(HINT_PATIENCE, hinting).await;
-        if !matches!(hinted, Ok(Ok(Ok(())))) {
-            tracing::debug!("a hint at a job that was handed back is lost");
-        }
-    }
-
-    /// Removes the stored result; where that fails or takes longer than a drain may, the sweep over garbage and orphans finds
-    /// it.
-    async fn remove_result(&self) {
-        let key = self.lease.result_key();
-        let limit = self.shared.options.drain_timeout;
-        tokio::select! {
-            biased;
-            deleted = self.shared.parts.blob.delete(&key) => if let Err(error) = deleted {
-                tracing::warn!(error = %Causes(&error), %key, "could not remove a discarded result");
-            },
-            () = self.shared.endings_are_over() => tracing::warn!(%key, "a drain does not wait until a discarded result is removed"),
-            () = tokio::time::sleep(limit) => tracing::warn!(?limit, %key, "a discarded result takes too long to remove"),
-        }
     }
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod pipeline;
 
 use std::time::{Duration, Instant};
 
+use clapboard_h3::Partition;
 use clapboard_jobs::{Causes, Claimant, Claimed, Hint, Queue, StoreError};
 
 use crate::options::Options;
@@ -56,6 +57,17 @@ impl Claiming {
             rest_until: now,
             waits: Waits::default(),
         }
+    }
+
+    /// Takes jobs of these partitions from now on.
+    pub(crate) fn serve(&mut self, partitions: Vec<Partition>) {
+        self.claimant.partitions = partitions;
+        self.queues = self.claimant.queues();
+    }
+
+    /// Tells whether there is no partition that jobs are taken of.
+    pub(crate) fn serves_nothing(&self) -> bool {
+        self.claimant.partitions.is_empty()
     }
 
     /// The names of the queues whose hints are taken.

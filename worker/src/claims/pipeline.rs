@@ -50,6 +50,7 @@ impl Pipeline {
     /// Takes the place of the attempt that waits for the engine; none when it is taken.
     pub(crate) fn place(self: &Arc<Self>) -> Option<Place> {
         let permit = Arc::clone(&self.waiting).try_acquire_owned().ok()?;
+        self.restate();
         Some(Place { permit: Some(permit), pipeline: Arc::clone(self) })
     }
 
@@ -107,7 +108,8 @@ impl Pipeline {
             WorkerState::Draining
         } else if self.unwell.load(Ordering::Relaxed) {
             WorkerState::Unwell
-        } else if self.is_engine_taken() {
+        } else if self.is_engine_taken() || !self.has_place() {
+            // One that makes a job's inputs ready takes no other, and nobody should leave one to it.
             WorkerState::Busy
         } else {
             WorkerState::Idle
@@ -131,6 +133,7 @@ pub(crate) struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         drop(self.permit.take());
+        self.pipeline.restate();
         self.pipeline.changed.notify_one();
     }
 }
@@ -175,6 +178,16 @@ mod tests {
         pipeline.changed().await;
         assert!(!pipeline.is_engine_taken());
         assert_eq!(*standing.borrow_and_update(), WorkerState::Idle);
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_makes_a_job_ready_is_busy() {
+        let pipeline = Pipeline::new();
+        let standing = pipeline.standing();
+        let place = pipeline.place().unwrap();
+        assert_eq!(*standing.borrow(), WorkerState::Busy);
+        drop(place);
+        assert_eq!(*standing.borrow(), WorkerState::Idle);
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use clapboard_h3::Partition;
 use clapboard_jobs::{Causes, Store, WorkerCard, WorkerState};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -12,19 +13,25 @@ use crate::heartbeat::turns::Turns;
 
 /// Says at once what has changed, and every few seconds that the worker is still there.
 pub(crate) struct Announcer {
-    /// What the worker says about itself; its state is that of `standing`.
+    /// What the worker says about itself; its state is that of `standing`, and its partitions are those of `serving`.
     pub(crate) card: WorkerCard,
     pub(crate) standing: watch::Receiver<WorkerState>,
+    /// The partitions whose jobs are taken. A card has some: where none are left, it keeps those it had, and its state tells.
+    pub(crate) serving: watch::Receiver<Vec<Partition>>,
     pub(crate) interval: Duration,
     /// Cancelled when somebody asks the worker to drain.
     pub(crate) ordered: CancellationToken,
 }
 
 impl Announcer {
-    /// Goes on until the worker's standing has no more source.
+    /// Goes on until the worker's standing or its partitions have no more source.
     pub(crate) async fn run(mut self, store: Arc<dyn Store>, turns: Arc<Turns>) {
         loop {
             self.card.state = *self.standing.borrow_and_update();
+            let serving = self.serving.borrow_and_update().clone();
+            if !serving.is_empty() {
+                self.card.partitions = serving;
+            }
             match turns.call(Instant::now() + NOT_PRESSED, store.announce(&self.card)).await {
                 Some(Ok(orders)) if orders.drain => self.ordered.cancel(),
                 Some(Ok(_)) => {}
@@ -33,6 +40,9 @@ impl Announcer {
             }
             tokio::select! {
                 changed = self.standing.changed() => if changed.is_err() {
+                    return;
+                },
+                changed = self.serving.changed() => if changed.is_err() {
                     return;
                 },
                 () = tokio::time::sleep(self.interval) => {}

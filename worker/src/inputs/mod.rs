@@ -39,7 +39,8 @@ impl Attempt {
             let file = folder.input(index);
             self.fetch_input(spec, &spec.inputs[index], &file).await?;
             let (tools, closing) = (&self.shared.parts.tools, &self.shared.closing);
-            media.push(prepare(tools, Arc::clone(spec), index, &file, &self.watch, closing).await?);
+            let limit = self.shared.options.stall_limits.inputs;
+            media.push(prepare(tools, Arc::clone(spec), index, &file, &self.watch, closing, limit).await?);
         }
         if !media.is_empty() {
             let duration_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -51,7 +52,7 @@ impl Attempt {
     async fn fetch_input(&self, spec: &GenerationSpec, input: &Input, file: &Path) -> Result<(), AttemptError> {
         let key: BlobKey = input.object.parse().map_err(AttemptError::InputName)?;
         let limit_bytes = most_bytes(input, &ReferenceLimits::of(&spec.geometry));
-        let limit = self.shared.options.stall_limits.prepare;
+        let limit = self.shared.options.input_fetch_deadline;
         tokio::select! {
             biased;
             () = self.watch.wedged.cancelled() => Err(wedged(&self.watch)),

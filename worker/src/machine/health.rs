@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clapboard_h3::Partition;
 use clapboard_jobs::{Blob, BlobError, Causes};
 use clapboard_media::{Error as MediaError, Ffmpeg};
 
@@ -11,7 +12,7 @@ use crate::machine::media_store::{self, TRIAL_PATIENCE, is_of_worker};
 use crate::scratch;
 
 /// The longest pause between two examinations, unless the first is longer.
-const LONGEST_PAUSE: Duration = Duration::from_secs(120);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 
 /// How an attempt leaves its worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub(crate) enum Health {
     Well,
     /// Without something that every job needs: the next one would fail as well.
     Unwell,
+    /// Without the weights of a partition: the next job of that would fail as well.
+    Without(Partition),
 }
 
 /// What this machine lacks.
@@ -68,26 +71,28 @@ pub(crate) async fn try_store(blob: &dyn Blob, root: &Path, stall_limit: Duratio
     }
 }
 
-/// Pauses that double as long as the worker stays unwell.
+/// Pauses that double as long as something is missing.
 #[derive(Debug, Clone)]
 pub(crate) struct Pauses {
     first: Duration,
     next: Duration,
+    longest: Duration,
 }
 
 impl Pauses {
-    pub(crate) fn from(first: Duration) -> Self {
-        Self { first, next: first }
+    /// Begins with `first` and doubles it up to `longest`, unless that is shorter.
+    pub(crate) fn between(first: Duration, longest: Duration) -> Self {
+        Self { first, next: first, longest: longest.max(first) }
     }
 
     /// Returns how long to pause now.
     pub(crate) fn next(&mut self) -> Duration {
         let pause = self.next;
-        self.next = self.next.saturating_mul(2).min(LONGEST_PAUSE.max(self.first));
+        self.next = self.next.saturating_mul(2).min(self.longest);
         pause
     }
 
-    /// Begins anew, after an attempt that did not fail by this machine.
+    /// Begins anew, once nothing was missing.
     pub(crate) fn reset(&mut self) {
         self.next = self.first;
     }
@@ -99,7 +104,7 @@ mod tests {
 
     #[test]
     fn pauses_double_to_two_minutes_and_begin_anew() {
-        let mut pauses = Pauses::from(Duration::from_secs(5));
+        let mut pauses = Pauses::between(Duration::from_secs(5), LONGEST_PAUSE);
         let seconds: Vec<u64> = (0..7).map(|_| pauses.next().as_secs()).collect();
         assert_eq!(seconds, [5, 10, 20, 40, 80, 120, 120]);
         pauses.reset();

@@ -3,3 +3,4 @@
 pub(crate) mod health;
 pub(crate) mod media_store;
 pub(crate) mod memory;
+pub(crate) mod weights;

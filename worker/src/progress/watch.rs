@@ -37,7 +37,8 @@ pub(crate) struct Stall {
 pub(crate) enum Stage {
     /// It makes ready what the engine will need.
     Preparing,
-    /// It waits for the engine or for the media store, where nothing moves.
+    /// It waits for the engine or for the media store, where nothing moves, or for a decoder, which is watched over by
+    /// itself.
     Waiting,
     /// It has the engine.
     Generating,
@@ -136,7 +137,8 @@ impl Watch {
         self.state().stage
     }
 
-    /// Takes note that there is nothing to do but to wait, for the engine or for what is no part of this machine.
+    /// Takes note that there is nothing to do but to wait, for the engine, for what is no part of this machine or for what is
+    /// watched over by itself.
     pub(crate) fn waits(&self) {
         self.state().stage = Stage::Waiting;
     }
@@ -280,6 +282,11 @@ impl clapboard_engine::Progress for Watch {
         self.tell(ended);
         self.begun.cancel();
     }
+
+    /// Weights that are loaded for a job are no beginning of it: it is not to blame for what comes of that.
+    fn loading(&self) {
+        self.touch();
+    }
 }
 
 #[cfg(test)]
@@ -345,6 +352,19 @@ mod tests {
         assert!(watch.remaining(Instant::now(), soon).is_some());
         watch.generated();
         assert_eq!(watch.remaining(Instant::now(), soon), None);
+    }
+
+    #[test]
+    fn an_engine_that_loads_weights_moves_and_has_not_begun() {
+        let watch = Watch::new(StallLimits::all(Duration::from_millis(200)), Instant::now());
+        watch.seated();
+        std::thread::sleep(Duration::from_millis(1));
+        let before = Instant::now();
+        watch.loading();
+        assert_eq!(watch.look(before + Duration::from_millis(200)), None);
+        assert!(!watch.begun.is_cancelled());
+        let stall = watch.look(Instant::now() + Duration::from_millis(200)).unwrap();
+        assert_eq!(stall.phase, Phase::Prepare);
     }
 
     #[test]

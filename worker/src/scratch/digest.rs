@@ -28,7 +28,8 @@ pub(crate) fn of_file(path: &Path) -> io::Result<String> {
     }
 }
 
-fn hex(digest: &[u8]) -> String {
+/// Returns a digest as lower-case hex digits.
+pub(crate) fn hex(digest: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

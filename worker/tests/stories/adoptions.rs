@@ -9,7 +9,7 @@ use clapboard_jobs::{AttemptEnd, JobId, JobState, Phase, Policy};
 use clapboard_worker::{Options, Worker};
 
 use crate::blobs::GatedBlob;
-use crate::house::{GENEROUS, House};
+use crate::house::{GENEROUS, House, until_true};
 use crate::scripted::{Opener, Scripted};
 
 /// Lets a worker die while it stores a finished video, and returns the job and the folder that is left.
@@ -60,9 +60,7 @@ async fn a_video_whose_job_was_given_away_is_removed() {
     let (id, folder) = crashed(&mut house).await;
     let stolen = house.steal(id).await;
     let worker = house.start(Scripted::honest());
-    while folder.exists() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until_true(async || !folder.exists()).await;
     worker.stop().await.unwrap();
     let job = house.find(id).await.unwrap();
     assert_eq!((job.state, job.worker), (JobState::Running, Some(stolen.lease.worker)));
@@ -108,9 +106,7 @@ async fn a_damaged_video_is_not_taken_for_a_result() {
     bytes.truncate(bytes.len() / 2);
     fs::write(&video, bytes).unwrap();
     let worker = house.start(Scripted::honest());
-    while folder.exists() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until_true(async || !folder.exists()).await;
     assert_eq!(house.ends(id).await, [None]);
     assert_eq!(house.objects().await, Vec::<String>::new());
     // The next attempt makes it anew.

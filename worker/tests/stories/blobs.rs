@@ -41,82 +41,83 @@ fn away() -> BlobError {
     BlobError::Unavailable { doing: "following the story", source: "as the story says".into() }
 }
 
-/// A real media store, before which objects whose keys end in a certain way wait or are refused.
+/// A real media store, before which objects whose keys have a certain part wait or are refused.
 pub(crate) struct GatedBlob {
     inner: Arc<dyn Blob>,
-    suffix: &'static str,
+    part: &'static str,
     way: Way,
 }
 
 impl GatedBlob {
-    /// Lets objects of this suffix wait until the gate is open.
-    pub(crate) fn over(inner: &Arc<dyn Blob>, suffix: &'static str) -> (Arc<dyn Blob>, Gate) {
+    /// Lets objects whose keys have this part wait until the gate is open.
+    pub(crate) fn over(inner: &Arc<dyn Blob>, part: &'static str) -> (Arc<dyn Blob>, Gate) {
         let gate = Gate::default();
-        let blob = Self { inner: Arc::clone(inner), suffix, way: Way::Through(gate.clone()) };
+        let blob = Self { inner: Arc::clone(inner), part, way: Way::Through(gate.clone()) };
         (Arc::new(blob), gate)
     }
 
-    /// Lets objects of this suffix move, and not come to their end until the gate is open.
-    pub(crate) fn slow(inner: &Arc<dyn Blob>, suffix: &'static str) -> (Arc<dyn Blob>, Gate) {
+    /// Lets objects whose keys have this part move, and not come to their end until the gate is open.
+    pub(crate) fn slow(inner: &Arc<dyn Blob>, part: &'static str) -> (Arc<dyn Blob>, Gate) {
         let gate = Gate::default();
-        let blob = Self { inner: Arc::clone(inner), suffix, way: Way::Slowly(gate.clone()) };
+        let blob = Self { inner: Arc::clone(inner), part, way: Way::Slowly(gate.clone()) };
         (Arc::new(blob), gate)
     }
 
-    /// Lets objects of this suffix move for a while, and then through.
-    pub(crate) fn slow_for(inner: &Arc<dyn Blob>, suffix: &'static str, duration: Duration) -> Arc<dyn Blob> {
-        Arc::new(Self { inner: Arc::clone(inner), suffix, way: Way::SlowlyFor(duration) })
+    /// Lets objects whose keys have this part move for a while, and then through.
+    pub(crate) fn slow_for(inner: &Arc<dyn Blob>, part: &'static str, duration: Duration) -> Arc<dyn Blob> {
+        Arc::new(Self { inner: Arc::clone(inner), part, way: Way::SlowlyFor(duration) })
     }
 
     /// Lets nobody put anything until the gate is open, and counts those who try.
     pub(crate) fn denied(inner: &Arc<dyn Blob>) -> (Arc<dyn Blob>, Gate, Arc<AtomicU32>) {
         let (gate, count) = (Gate::default(), Arc::new(AtomicU32::new(0)));
         let way = Way::Denied(gate.clone(), Arc::clone(&count));
-        (Arc::new(Self { inner: Arc::clone(inner), suffix: "", way }), gate, count)
+        (Arc::new(Self { inner: Arc::clone(inner), part: "", way }), gate, count)
     }
 
     /// Lets every object wait until the gate is open, and counts them.
     pub(crate) fn counted(inner: &Arc<dyn Blob>) -> (Arc<dyn Blob>, Gate, Arc<AtomicU32>) {
         let (gate, count) = (Gate::default(), Arc::new(AtomicU32::new(0)));
         let way = Way::Counted(gate.clone(), Arc::clone(&count));
-        (Arc::new(Self { inner: Arc::clone(inner), suffix: "", way }), gate, count)
+        (Arc::new(Self { inner: Arc::clone(inner), part: "", way }), gate, count)
     }
 
-    /// Stores objects of this suffix, lets nobody read them until the gate is open, and counts those who try.
-    pub(crate) fn unreadable_until(
-        inner: &Arc<dyn Blob>,
-        suffix: &'static str,
-    ) -> (Arc<dyn Blob>, Gate, Arc<AtomicU32>) {
+    /// Stores objects whose keys have this part, lets nobody read them until the gate is open, and counts those who try.
+    pub(crate) fn unreadable_until(inner: &Arc<dyn Blob>, part: &'static str) -> (Arc<dyn Blob>, Gate, Arc<AtomicU32>) {
         let (gate, count) = (Gate::default(), Arc::new(AtomicU32::new(0)));
         let way = Way::UnreadableUntil(gate.clone(), Arc::clone(&count));
-        (Arc::new(Self { inner: Arc::clone(inner), suffix, way }), gate, count)
+        (Arc::new(Self { inner: Arc::clone(inner), part, way }), gate, count)
     }
 
-    /// Stores objects of this suffix, and answers nobody who wants to remove them.
-    pub(crate) fn irremovable(inner: &Arc<dyn Blob>, suffix: &'static str) -> Arc<dyn Blob> {
-        Arc::new(Self { inner: Arc::clone(inner), suffix, way: Way::Irremovable })
+    /// Stores objects whose keys have this part, and answers nobody who wants to remove them.
+    pub(crate) fn irremovable(inner: &Arc<dyn Blob>, part: &'static str) -> Arc<dyn Blob> {
+        Arc::new(Self { inner: Arc::clone(inner), part, way: Way::Irremovable })
     }
 
-    /// Refuses objects of this suffix.
-    pub(crate) fn closed(inner: &Arc<dyn Blob>, suffix: &'static str) -> Arc<dyn Blob> {
-        Arc::new(Self { inner: Arc::clone(inner), suffix, way: Way::Closed })
+    fn picks(&self, key: &BlobKey) -> bool {
+        key.as_str().contains(self.part)
     }
 
-    /// Stores objects of this suffix, and lets nobody read them.
-    pub(crate) fn unreadable(inner: &Arc<dyn Blob>, suffix: &'static str) -> Arc<dyn Blob> {
-        Arc::new(Self { inner: Arc::clone(inner), suffix, way: Way::Unreadable })
+    /// Refuses objects whose keys have this part.
+    pub(crate) fn closed(inner: &Arc<dyn Blob>, part: &'static str) -> Arc<dyn Blob> {
+        Arc::new(Self { inner: Arc::clone(inner), part, way: Way::Closed })
     }
 
-    /// Stores objects of this suffix, and answers nobody who wants to read them.
-    pub(crate) fn silent(inner: &Arc<dyn Blob>, suffix: &'static str) -> Arc<dyn Blob> {
-        Arc::new(Self { inner: Arc::clone(inner), suffix, way: Way::Silent })
+    /// Stores objects whose keys have this part, and lets nobody read them.
+    pub(crate) fn unreadable(inner: &Arc<dyn Blob>, part: &'static str) -> Arc<dyn Blob> {
+        Arc::new(Self { inner: Arc::clone(inner), part, way: Way::Unreadable })
+    }
+
+    /// Stores objects whose keys have this part, and answers nobody who wants to read them.
+    pub(crate) fn silent(inner: &Arc<dyn Blob>, part: &'static str) -> Arc<dyn Blob> {
+        Arc::new(Self { inner: Arc::clone(inner), part, way: Way::Silent })
     }
 }
 
 #[async_trait]
 impl Blob for GatedBlob {
     async fn put_file(&self, key: &BlobKey, file: &Path, moved: &(dyn Fn() + Send + Sync)) -> Result<Put, BlobError> {
-        if key.as_str().ends_with(self.suffix) {
+        if self.picks(key) {
             match &self.way {
                 Way::Counted(gate, count) => {
                     count.fetch_add(1, Ordering::SeqCst);
@@ -158,18 +159,18 @@ impl Blob for GatedBlob {
     }
 
     async fn open(&self, key: &BlobKey, range: Option<Range<u64>>) -> Result<Option<Opened>, BlobError> {
-        if matches!(self.way, Way::Unreadable) && key.as_str().ends_with(self.suffix) {
+        if matches!(self.way, Way::Unreadable) && self.picks(key) {
             return Err(away());
         }
         if let Way::UnreadableUntil(gate, count) = &self.way
-            && key.as_str().ends_with(self.suffix)
+            && self.picks(key)
         {
             count.fetch_add(1, Ordering::SeqCst);
             if !gate.is_open() {
                 return Err(away());
             }
         }
-        if matches!(self.way, Way::Silent) && key.as_str().ends_with(self.suffix) {
+        if matches!(self.way, Way::Silent) && self.picks(key) {
             return pending().await;
         }
         self.inner.open(key, range).await
@@ -180,7 +181,7 @@ impl Blob for GatedBlob {
     }
 
     async fn delete(&self, key: &BlobKey) -> Result<(), BlobError> {
-        if matches!(self.way, Way::Irremovable) && key.as_str().ends_with(self.suffix) {
+        if matches!(self.way, Way::Irremovable) && self.picks(key) {
             return pending().await;
         }
         self.inner.delete(key).await

@@ -7,22 +7,16 @@ use clapboard_jobs::{AttemptEnd, JobState, Phase, Status, WorkerRecord, WorkerSt
 use clapboard_worker::{DrainMode, Drained, Options};
 
 use crate::blobs::GatedBlob;
-use crate::house::{GENEROUS, House};
+use crate::house::{House, until_some};
 use crate::scripted::{Gate, Opener, Scripted};
 
 /// Waits until the store knows of exactly one worker, and that as the story wants it.
-async fn worker_seen(house: &House, wanted: impl Fn(&WorkerRecord) -> bool) -> WorkerRecord {
-    let waiting = async {
-        loop {
-            if let [worker] = house.store.workers().await.unwrap().as_slice()
-                && wanted(worker)
-            {
-                return worker.clone();
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(GENEROUS, waiting).await.expect("the worker tells of itself in time")
+pub(crate) async fn worker_seen(house: &House, wanted: impl Fn(&WorkerRecord) -> bool) -> WorkerRecord {
+    until_some(async || match house.store.workers().await.unwrap().as_slice() {
+        [worker] if wanted(worker) => Some(worker.clone()),
+        _ => None,
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,11 +5,10 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use clapboard_engine::{GenerateError, LoadError, MediaChunk, Phase as EnginePhase, SinkError};
-use clapboard_h3::Partition;
+use clapboard_engine::{GenerateError, MediaChunk, Phase as EnginePhase, SinkError};
 use clapboard_jobs::fixtures::{FaultyBlob, FaultyStore};
 use clapboard_jobs::{AttemptEnd, FailureCode, JobState, Phase, Status};
 use clapboard_media::Ffmpeg;
@@ -82,8 +81,7 @@ async fn a_stalled_engine_loses_the_job_and_ends_the_worker() {
         gate.wait();
         Ok(play.report())
     });
-    let stall_limits =
-        StallLimits { denoise: Duration::from_millis(100), ..StallLimits::all(Duration::from_secs(120)) };
+    let stall_limits = StallLimits { denoise: Duration::from_millis(100), ..house.options().stall_limits };
     let worker = house.start_with(generator, Options { stall_limits, ..house.options() });
     let id = house.submit().await;
     let error = worker.ended().await.unwrap_err();
@@ -237,7 +235,7 @@ async fn an_engine_that_hangs_costs_the_job_that_waits_for_it_nothing() {
         gate.wait();
         Ok(play.report())
     });
-    let stall_limits = StallLimits { denoise: Duration::from_secs(2), ..StallLimits::all(Duration::from_secs(120)) };
+    let stall_limits = StallLimits { denoise: Duration::from_secs(2), ..house.options().stall_limits };
     let options = Options { stall_limits, prefetch_window: Duration::from_secs(30), ..house.options() };
     let worker = house.start_with(generator, options);
     let (first, second) = (house.submit().await, house.submit().await);
@@ -265,7 +263,7 @@ async fn the_job_of_an_engine_that_hangs_goes_back_over_the_heartbeats_connectio
     let jobs = Arc::clone(&house.store);
     let faulty = Arc::new(FaultyStore::over(Arc::clone(&jobs)));
     house.store = Arc::clone(&faulty) as _;
-    let stall_limits = StallLimits { denoise: Duration::from_secs(1), ..StallLimits::all(Duration::from_secs(120)) };
+    let stall_limits = StallLimits { denoise: Duration::from_secs(1), ..house.options().stall_limits };
     let worker = house.start_with(generator, Options { stall_limits, ..house.options() });
     let id = house.submit().await;
     house.until(id, |job| job.status() == Status::InProgress).await;
@@ -286,7 +284,7 @@ async fn a_media_store_that_hangs_is_waited_for_by_a_worker_that_is_unwell() {
     let _open = Opener(gate.clone());
     house.blob = blob;
     let limit = Duration::from_secs(3);
-    let stall_limits = StallLimits { prepare: limit, upload: limit, ..StallLimits::all(Duration::from_secs(120)) };
+    let stall_limits = StallLimits { prepare: limit, upload: limit, ..house.options().stall_limits };
     let unwell_pause = Duration::from_millis(200);
     let worker = house.start_with(Scripted::honest(), Options { stall_limits, unwell_pause, ..house.options() });
     let id = house.submit().await;
@@ -302,33 +300,12 @@ async fn a_media_store_that_hangs_is_waited_for_by_a_worker_that_is_unwell() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn weights_that_an_engine_cannot_load_cost_no_attempt() {
-    let house = House::new().await;
-    let gone = AtomicBool::new(true);
-    let generator = Scripted::new(move |play| {
-        if gone.swap(false, Ordering::SeqCst) {
-            let source = Box::new(LoadError::Changed { partition: Partition::Fl2va });
-            return Err(GenerateError::Load { partition: Partition::Fl2va, source });
-        }
-        play.denoise()?;
-        play.media()?;
-        Ok(play.report())
-    });
-    let options = Options { unwell_pause: Duration::from_millis(20), ..house.options() };
-    let worker = house.start_with(generator, options);
-    let id = house.submit().await;
-    let job = house.until_state(id, JobState::Completed).await;
-    assert_eq!((job.attempt, job.fence.0), (1, 2));
-    worker.stop().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn an_examination_that_hangs_ends_the_worker() {
     let mut house = House::new().await;
     let wrapper = wrapped_ffmpeg(&house);
     house.ffmpeg = Ffmpeg::at(&wrapper, "ffprobe").unwrap();
     fs::remove_file(&wrapper).unwrap();
-    let stall_limits = StallLimits { prepare: Duration::from_secs(1), ..StallLimits::all(Duration::from_secs(120)) };
+    let stall_limits = StallLimits { prepare: Duration::from_secs(1), ..house.options().stall_limits };
     let unwell_pause = Duration::from_millis(10);
     let worker = house.start_with(Scripted::honest(), Options { stall_limits, unwell_pause, ..house.options() });
     // Whoever writes to it hangs until somebody reads.

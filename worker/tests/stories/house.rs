@@ -17,6 +17,7 @@ use clapboard_media::decode::image::HeifTool;
 use clapboard_media::{Ffmpeg, MediaTools};
 use clapboard_store_sqlite::SqliteStore;
 use clapboard_worker::{Drained, Error, Generator, Options, Parts, StallLimits, Worker};
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -24,8 +25,26 @@ use tokio_util::sync::CancellationToken;
 /// How long a story waits for what must come.
 pub(crate) const GENEROUS: Duration = Duration::from_secs(120);
 
-/// What the keys of all inputs end in.
-pub(crate) const INPUT_DIGITS: &str = "00000000deadbeef";
+/// What the keys of all inputs have and no others.
+pub(crate) const INPUTS: &str = "/input-";
+
+/// Waits until there is what the story looks for.
+pub(crate) async fn until_some<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let looking = async {
+        loop {
+            if let Some(found) = look().await {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(GENEROUS, looking).await.expect("what the story waits for comes in time")
+}
+
+/// Waits until it is as the story wants it.
+pub(crate) async fn until_true(mut look: impl AsyncFnMut() -> bool) {
+    until_some(async || look().await.then_some(())).await;
+}
 
 pub(crate) struct House {
     folder: TempDir,
@@ -88,7 +107,7 @@ impl House {
             beat_interval: Duration::from_millis(20),
             poll_interval: Duration::from_millis(50),
             prefetch_window: Duration::ZERO,
-            stall_limits: StallLimits::all(GENEROUS),
+            stall_limits: StallLimits::all(2 * GENEROUS),
             encode_timeout: GENEROUS / 2,
             ..Options::new(WorkerId::new(), self.path("scratch"))
         }
@@ -131,8 +150,12 @@ impl House {
     /// Makes a job of a specification whose inputs are these files, in order.
     pub(crate) async fn create_from(&self, spec: GenerationSpec, files: &[&Path]) -> JobId {
         let id = JobId::new();
-        let keys: Vec<BlobKey> =
-            (0..files.len()).map(|index| BlobKey::input(&self.tenant, id, index, INPUT_DIGITS)).collect();
+        let key = |(index, file): (usize, &&Path)| {
+            let digest = Sha256::digest(fs::read(file).unwrap());
+            let sha256: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            BlobKey::input(&self.tenant, id, index, &sha256)
+        };
+        let keys: Vec<BlobKey> = files.iter().enumerate().map(key).collect();
         self.store.expect_inputs(id, &keys, GENEROUS).await.unwrap();
         for (key, file) in keys.iter().zip(files) {
             self.blob.put_file(key, file, &|| ()).await.unwrap();
@@ -147,12 +170,7 @@ impl House {
 
     /// Waits until idle workers are told of the job.
     pub(crate) async fn until_hinted_at(&self, job: &Job) {
-        let told = async {
-            while self.dispatch.len(job.queue()).await.unwrap() == 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(GENEROUS, told).await.expect("idle workers are told of it");
+        until_true(async || self.dispatch.len(job.queue()).await.unwrap() > 0).await;
     }
 
     pub(crate) async fn find(&self, id: JobId) -> Option<Job> {
@@ -193,9 +211,7 @@ impl House {
     /// Waits until the worker has taken every hint.
     pub(crate) async fn until_hints_are_taken(&self) {
         for queue in CapacityClass::all().map(|class| Queue::of(Partition::Fl2va, class)) {
-            while self.dispatch.len(queue).await.unwrap() > 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            until_true(async || self.dispatch.len(queue).await.unwrap() == 0).await;
         }
     }
 
@@ -211,12 +227,11 @@ impl House {
     /// Lets the lease end and takes the job back.
     pub(crate) async fn reclaim(&self, id: JobId) {
         // A beat between the two renews the lease, and then its end has to come again.
-        loop {
+        until_true(async || {
             self.clock.advance(self.policy.lease + Duration::from_secs(1));
-            if self.store.reclaim_expired(10).await.unwrap().requeued == [id] {
-                break;
-            }
-        }
+            self.store.reclaim_expired(10).await.unwrap().requeued == [id]
+        })
+        .await;
     }
 
     /// Takes the job back and claims it for somebody else.

@@ -10,7 +10,7 @@ use clapboard_jobs::{AttemptEnd, Claimed, JobId, JobState, Micros, Phase, Policy
 use clapboard_worker::Options;
 
 use crate::blobs::GatedBlob;
-use crate::house::{House, Running};
+use crate::house::{House, Running, until_true};
 use crate::scripted::{Gate, Opener, Scripted};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -74,9 +74,7 @@ async fn neither_a_worker_nor_its_drain_waits_for_long_until_a_discarded_result_
     let options = Options { drain_timeout: Duration::from_secs(1), ..house.options() };
     let (worker, _, _, finish) = zombie(&house, options).await;
     finish.open();
-    while house.objects().await.is_empty() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until_true(async || !house.objects().await.is_empty()).await;
     worker.stop().await.unwrap();
     // It is left to the sweep over objects of nobody.
     assert_eq!(house.objects().await.len(), 1);
@@ -233,12 +231,8 @@ async fn an_outage_shorter_than_the_lease_costs_nothing() {
     faulty.go_away();
     gate.open();
     // The video is finished and stored while nobody can be told.
-    while house.objects().await.is_empty() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    while faulty.finishes() < 2 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until_true(async || !house.objects().await.is_empty()).await;
+    until_true(async || faulty.finishes() >= 2).await;
     assert_eq!(jobs.get(&house.tenant, id).await.unwrap().unwrap().state, JobState::Running);
     faulty.come_back();
     let job = house.until_state(id, JobState::Completed).await;

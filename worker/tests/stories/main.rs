@@ -18,3 +18,4 @@ mod resumes;
 mod scripted;
 mod stops;
 mod uploads;
+mod weights;

@@ -11,7 +11,7 @@ use clapboard_jobs::{AttemptEnd, Checkpoint, JobId, JobState, Status};
 use clapboard_worker::{Options, StallLimits};
 
 use crate::blobs::GatedBlob;
-use crate::house::{GENEROUS, House};
+use crate::house::House;
 use crate::scripted::{Opener, Scripted};
 
 const STATE: &[u8] = b"the latents after some steps";
@@ -202,7 +202,7 @@ async fn a_state_that_takes_too_long_to_read_is_passed_over() {
     let (id, _) = drained(&house).await;
     house.blob = GatedBlob::silent(&house.blob, ".safetensors");
     let (engine, given) = writing_down("scripted");
-    let stall_limits = StallLimits { prepare: Duration::from_secs(1), ..StallLimits::all(GENEROUS) };
+    let stall_limits = StallLimits { prepare: Duration::from_secs(1), ..house.options().stall_limits };
     let since = Instant::now();
     let worker = house.start_with(engine, Options { stall_limits, ..house.options() });
     let job = house.until_state(id, JobState::Completed).await;

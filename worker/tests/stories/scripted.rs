@@ -45,6 +45,14 @@ impl Scripted {
         Arc::new(Self { profile, fingerprint, script: Arc::new(script) })
     }
 
+    pub(crate) fn of_partitions(
+        partitions: Vec<Partition>,
+        script: impl Fn(&mut Play) -> Played + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let profile = ModelProfile::released("scripted", partitions);
+        Arc::new(Self { profile, fingerprint: "scripted", script: Arc::new(script) })
+    }
+
     /// Makes an engine that comes close to the end of a run, waits there for the gate, and does all that it is asked.
     pub(crate) fn close_to_the_end(gate: &Gate) -> Arc<Self> {
         let gate = gate.clone();

@@ -9,7 +9,7 @@ use clapboard_jobs::{AttemptEnd, FailureCode, JobState, Status};
 use clapboard_media::Ffmpeg;
 use clapboard_worker::Options;
 
-use crate::house::House;
+use crate::house::{House, until_some};
 use crate::scripted::{Gate, Opener, Scripted};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,12 +105,8 @@ fn endless_ffmpeg(house: &House) -> Ffmpeg {
 
 /// Waits until the endless ffmpeg has all frames, and returns its place in the system's list of processes.
 async fn encoding(house: &House) -> PathBuf {
-    loop {
-        if let Ok(pid) = fs::read_to_string(house.path("pid")) {
-            return PathBuf::from(format!("/proc/{}", pid.trim()));
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let pid = until_some(async || fs::read_to_string(house.path("pid")).ok()).await;
+    PathBuf::from(format!("/proc/{}", pid.trim()))
 }
 
 #[tokio::test(flavor = "multi_thread")]

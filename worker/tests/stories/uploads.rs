@@ -19,7 +19,7 @@ const LONGER: Duration = Duration::from_secs(3);
 
 /// Options whose limit is for uploads and for the engine's longest phase alike.
 fn options(house: &House) -> Options {
-    let stall_limits = StallLimits { denoise: LIMIT, upload: LIMIT, ..StallLimits::all(GENEROUS) };
+    let stall_limits = StallLimits { denoise: LIMIT, upload: LIMIT, ..house.options().stall_limits };
     Options { stall_limits, drain_timeout: GENEROUS, ..house.options() }
 }
 

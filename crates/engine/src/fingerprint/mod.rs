@@ -15,12 +15,8 @@ mod tests;
 mod transcript;
 mod weights;
 
-use clapboard_h3::Partition;
-
-use crate::checkpoint::Checkpoint;
-use crate::components::Components;
 use crate::engine::{EngineConfig, MemoryBounds};
-use crate::load::LoadError;
+use crate::load::{LoadError, Loading, Mapped};
 use crate::ops::Ops;
 use transcript::Transcript;
 
@@ -36,18 +32,17 @@ const LIBRARIES: [(&str, &str); 5] = [
     ("tokenizers", "0.23.2"),
 ];
 
-/// Returns the fingerprint of an engine of `config` that has loaded `partition`, 64 hex digits.
+/// Returns the fingerprint of an engine of `config` that has loaded the partition of `mapped`, 64 hex digits.
 ///
 /// It reads a sample of the weights, 4 KiB of each tensor and for each 64 MiB of it: about 20 MB in 5,000 places of a
 /// checkpoint of released size. It computes for about a tenth of a second.
 ///
-/// Errors: [`LoadError`] when the tokenizer cannot be read or the backend fails.
+/// Errors: [`LoadError`] when the tokenizer cannot be read or the backend fails; [`LoadError::Stopped`].
 pub(crate) fn fingerprint<O: Ops>(
     ops: &O,
-    checkpoint: &Checkpoint,
-    components: &Components,
+    mapped: &Mapped,
     config: &EngineConfig,
-    partition: Partition,
+    loading: Loading<'_>,
 ) -> Result<String, LoadError> {
     let mut transcript = Transcript::begin("clapboard engine fingerprint 1");
     transcript.say("crate", env!("CARGO_PKG_VERSION"));
@@ -61,12 +56,12 @@ pub(crate) fn fingerprint<O: Ops>(
     // Spelled out, so that a new field cannot be forgotten here.
     let EngineConfig { checkpoint: _, partitions: _, dtype, decode, memory } = config;
     let MemoryBounds { attention_bytes, feed_forward_bytes } = memory;
-    transcript.say("partition", partition);
+    transcript.say("partition", mapped.partition);
     transcript.say("dtype", format_args!("{dtype:?}"));
     transcript.say("decode", format_args!("{decode:?}"));
     transcript.say("attention_bytes", attention_bytes);
     transcript.say("feed_forward_bytes", feed_forward_bytes);
-    transcript.say("processor", format_args!("{:?}", checkpoint.processor()?));
-    weights::describe(checkpoint, components, partition, &mut transcript)?;
+    transcript.say("processor", format_args!("{:?}", mapped.checkpoint.processor()?));
+    weights::describe(mapped, loading, &mut transcript)?;
     Ok(transcript.end())
 }

@@ -2,12 +2,10 @@
 
 use std::ops::Range;
 
-use clapboard_h3::Partition;
-
 use super::transcript::Transcript;
-use crate::checkpoint::{Checkpoint, Component};
+use crate::checkpoint::Component;
 use crate::components::Components;
-use crate::load::LoadError;
+use crate::load::{LoadError, Loading, Mapped};
 
 /// Bytes of one piece of a tensor.
 const PIECE: usize = 4096;
@@ -15,28 +13,23 @@ const PIECE: usize = 4096;
 /// Bytes of a tensor for each piece that is read of it.
 const STRIDE: usize = 64 << 20;
 
-/// Takes note of everything that is loaded for `partition`. Files and shards have no part in it: a checkpoint that is
-/// moved or cut into other shards is the same.
-pub(super) fn describe(
-    checkpoint: &Checkpoint,
-    components: &Components,
-    partition: Partition,
-    transcript: &mut Transcript,
-) -> Result<(), LoadError> {
+/// Takes note of everything that is loaded for the partition of `mapped`. Files and shards have no part in it: a checkpoint
+/// that is moved or cut into other shards is the same.
+pub(super) fn describe(mapped: &Mapped, loading: Loading<'_>, transcript: &mut Transcript) -> Result<(), LoadError> {
+    let Mapped { checkpoint, components, partition } = mapped;
     transcript.say("layout", checkpoint.layout());
     transcript.say("text encoder", format_args!("{:?}", checkpoint.text_encoder()));
-    transcript.say("dit", format_args!("{:?}", checkpoint.dit(partition)?));
+    transcript.say("dit", format_args!("{:?}", checkpoint.dit(*partition)?));
     transcript.say("video vae", format_args!("{:?}", checkpoint.video_vae()));
     transcript.say("audio vae", format_args!("{:?}", checkpoint.audio_vae()));
     transcript.show("tokenizer", &checkpoint.tokenizer_bytes()?);
     let Components { text_encoder, dit, video_vae, audio_vae } = components;
-    sample([text_encoder, dit, video_vae, audio_vae], transcript);
-    Ok(())
+    sample([text_encoder, dit, video_vae, audio_vae], loading, transcript)
 }
 
 /// Takes note of every tensor's name, type and shape, and of evenly spaced pieces of its values: whoever trains or
 /// converts a tensor changes all of it.
-fn sample(components: [&Component; 4], transcript: &mut Transcript) {
+fn sample(components: [&Component; 4], loading: Loading<'_>, transcript: &mut Transcript) -> Result<(), LoadError> {
     for component in components {
         transcript.say("component", component.id());
         for tensor in component.stored() {
@@ -46,8 +39,10 @@ fn sample(components: [&Component; 4], transcript: &mut Transcript) {
                     transcript.show("piece", &bytes[piece]);
                 }
             });
+            loading.goes_on()?;
         }
     }
+    Ok(())
 }
 
 /// Spreads pieces evenly over `length` bytes: the middle of a small tensor, beginning, end and between of a large one.
@@ -62,11 +57,12 @@ fn pieces(length: usize) -> impl Iterator<Item = Range<usize>> {
 
 #[cfg(test)]
 mod tests {
+    use clapboard_h3::Partition;
     use proptest::prelude::*;
 
     use super::*;
     use crate::checkpoint::tiny::write_sparse_released;
-    use crate::checkpoint::{ComponentId, Layout};
+    use crate::checkpoint::{Checkpoint, ComponentId, Layout};
 
     #[test]
     fn little_of_a_checkpoint_of_released_size_is_read() {
