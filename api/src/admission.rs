@@ -10,7 +10,7 @@ use crate::auth::Caller;
 use crate::client::{self, Client};
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
-use crate::media::{Gathered, Wants, gather, store};
+use crate::media::{Gathered, Rooms, Wants, gather, store};
 use crate::{body, fields, health};
 
 /// How many ignored fields a reply names.
@@ -19,7 +19,6 @@ const MAX_IGNORED: usize = 20;
 const MAX_IGNORED_CHARS: usize = 64;
 
 /// A request that has passed every rule and is not stored yet.
-#[derive(Debug)]
 pub(crate) struct Admitted {
     /// The job to make.
     pub(crate) job: NewJob,
@@ -39,23 +38,22 @@ pub(crate) async fn admit(shared: &Shared, request: Request, watched: Option<Cli
     let headers = request.headers().clone();
     let Caller(tenant) = Caller::of(request.extensions())?;
     // The body is read first: a client that is answered in the middle of sending may miss the answer.
-    let mut decoded = body::decode(request, &state.options, intake).await?;
+    let mut rooms = Rooms::new(shared, tenant.clone());
+    let decoded = body::decode(request, &state.options, intake, &mut rooms).await?;
     let service = state.readiness.get();
     if !service.accepts_jobs() {
         return Err(health::not_ready(service));
     }
     check_headers(&headers)?;
-    let rooms = std::mem::take(&mut decoded.rooms);
     let mut request = fields::read(decoded)?;
     let ignored = ignored(&headers, &request.unknown)?;
     let model = served_model(state, request.model)?;
     let id = JobId::new();
     let mut media = None;
     if !request.references.is_empty() {
-        let wants =
-            Wants { video: &request.video, profile: &state.profile, tools: &state.tools, tenant: &tenant, job: id };
+        let wants = Wants { video: &request.video, profile: &state.profile, tools: &state.tools, job: id };
         let mut gathered = tokio::select! {
-            gathered = gather(intake, wants, request.references, rooms) => gathered?,
+            gathered = gather(wants, request.references, rooms) => gathered?,
             () = client::gone(watched) => return Err(client::unwanted()),
         };
         request.video.media = std::mem::take(&mut gathered.media);
@@ -71,16 +69,21 @@ pub(crate) async fn admit(shared: &Shared, request: Request, watched: Option<Cli
     Ok(Admitted { job, media, ignored })
 }
 
-/// Stores the job, its media first, and hints at it. Once this has returned, the job exists whatever happens.
+/// Stores the job, its media first, and hints at it. Once this has returned, the job exists whatever happens; where it
+/// fails, or is dropped before, nothing of the media stays that no job has.
 pub(crate) async fn commit(state: &AppState, new: NewJob, media: Option<Gathered>) -> Result<Job, ApiError> {
-    if let Some(media) = media {
-        store(state.store.as_ref(), state.blob.as_ref(), new.id, &media.files, state.options.input_grace).await?;
-    }
+    let stored = match media {
+        Some(media) => Some(store(state, new.id, media).await?),
+        None => None,
+    };
     let again = new.clone();
     let job = match state.store.create(new).await {
         Err(unheard @ StoreError::Unavailable { .. }) => create_again(state, again, unheard).await?,
         created => created?,
     };
+    if let Some(stored) = stored {
+        stored.keep();
+    }
     let hint = Hint { queue: job.queue(), rank: job.rank, job: job.id };
     // A hint may be lost, which the dispatcher has told: the sweep finds the job in the store.
     let hinted = state.dispatch.push(&[hint]).await.is_ok();

@@ -9,10 +9,10 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use clapboard_jobs::Tenant;
 
-use crate::app::Options;
 use crate::body;
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
+use crate::options::Options;
 
 pub(crate) use keys::Keys;
 

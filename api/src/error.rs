@@ -102,7 +102,7 @@ impl ApiError {
 
 impl From<Invalid> for ApiError {
     fn from(invalid: Invalid) -> Self {
-        Self::new(invalid.code.into(), invalid.message).with_param(invalid.field)
+        Self::new(invalid.code.into(), invalid.to_string()).with_param(invalid.field)
     }
 }
 

@@ -31,18 +31,21 @@ mod hints;
 mod media;
 mod models;
 mod openapi;
+mod options;
 mod readiness;
 mod server;
 mod unique_json;
 mod unsupported;
 mod videos;
 
-pub use app::{AppState, Options, router};
+pub use app::{AppState, router};
 pub use auth::Auth;
 pub use error::{ApiError, ErrorBody, ErrorObject};
 pub use error_code::ErrorCode;
+pub use fetch::{AllowedHost, InvalidHost};
 pub use models::{Model, ModelList};
 pub use openapi::document;
+pub use options::{InvalidOptions, Options};
 pub use readiness::{Readiness, ServiceState};
 pub use server::serve;
 pub use videos::{

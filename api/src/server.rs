@@ -20,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use crate::app::Options;
 use crate::client::Socket;
+use crate::options::Options;
 
 /// How long nothing is accepted after the system could not: mostly the process has too many files open.
 const ACCEPT_AGAIN: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use super::multipart::unreadable;
 use super::pace::Pace;
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
-use crate::media::{MAX_FILE_BYTES, MAX_FILES, Spool, Spooled};
+use crate::media::{Intake, MAX_FILES, Spooled, TooLarge, invalid_media};
 
 /// The fields that take files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl FileField {
     }
 
     /// Returns the field of a part's name, which may be that of a list: `input_references[]`, `input_references[3]`.
-    pub(super) fn of(name: &str) -> Option<Self> {
+    pub(crate) fn of(name: &str) -> Option<Self> {
         let (root, index) = name.split_once('[').unwrap_or((name, "]"));
         let index = index.strip_suffix(']')?;
         if !index.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -40,7 +40,7 @@ impl FileField {
 }
 
 /// A file that came with a form.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(crate) struct FilePart {
     /// The field that carried it.
     pub(crate) field: FileField,
@@ -68,8 +68,8 @@ pub(super) async fn read(
     mut part: Field<'_>,
     before: &[FilePart],
     body: &LimitedBody,
-    pace: &Pace,
-    spool: &Spool,
+    pace: &mut Pace,
+    intake: &Intake,
 ) -> Result<Option<FilePart>, ApiError> {
     let name = field.as_str();
     if before.len() >= MAX_FILES {
@@ -78,17 +78,17 @@ pub(super) async fn read(
     }
     let content_type = part.content_type().map(str::to_owned);
     let file_name = part.file_name().map(str::to_owned);
-    let mut file = spool.begin().map_err(|error| ApiError::unkept(&error))?;
+    let most_bytes = intake.most_bytes_of_any();
+    let mut file = intake.spool.begin();
     while let Some(chunk) = pace.in_time(body.feed(part.chunk())).await?.map_err(unreadable)? {
         body.refund(chunk.len());
-        if file.size_bytes() + chunk.len() as u64 > MAX_FILE_BYTES {
+        pace.count(chunk.len());
+        if file.size_bytes() + chunk.len() as u64 > most_bytes {
             let field = match before.iter().filter(|other| other.field == field).count() {
                 0 if field == FileField::InputReference => name.to_owned(),
                 index => format!("{name}[{index}]"),
             };
-            let message =
-                format!("{field}: the file has more than {MAX_FILE_BYTES} bytes, which is as many as are accepted");
-            return Err(ApiError::new(ErrorCode::InvalidReferenceMedia, message).with_param(field));
+            return Err(invalid_media(&field, &TooLarge(most_bytes).to_string()));
         }
         file = file.write(chunk).await.map_err(|error| ApiError::unkept(&error))?;
     }

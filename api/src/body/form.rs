@@ -16,7 +16,8 @@ pub(super) const MAX_FIELDS: usize = 1000;
 #[derive(Debug, Default)]
 pub(super) struct FormTree {
     tree: Map<String, Value>,
-    fields: usize,
+    /// How many parts there were, also those that leave nothing behind.
+    parts: usize,
 }
 
 impl FormTree {
@@ -24,12 +25,9 @@ impl FormTree {
     ///
     /// Errors: `invalid_value` for too many fields, names nested too deep, and one name used in two ways.
     pub(super) fn add(&mut self, name: &str, text: String) -> Result<(), ApiError> {
+        self.count(name)?;
         if text.is_empty() {
             return Ok(());
-        }
-        self.fields += 1;
-        if self.fields > MAX_FIELDS {
-            return Err(ApiError::invalid_value(name, format!("a form must have at most {MAX_FIELDS} fields")));
         }
         let (root, path) = split(name);
         if path.len() > MAX_DEPTH {
@@ -46,6 +44,17 @@ impl FormTree {
         }
     }
 
+    /// Counts one field.
+    ///
+    /// Errors: `invalid_value` for too many.
+    pub(super) fn count(&mut self, name: &str) -> Result<(), ApiError> {
+        self.parts += 1;
+        if self.parts > MAX_FIELDS {
+            return Err(ApiError::invalid_value(root(name), format!("a form must have at most {MAX_FIELDS} fields")));
+        }
+        Ok(())
+    }
+
     /// Returns all fields.
     pub(super) fn into_tree(self) -> Map<String, Value> {
         self.tree
@@ -53,7 +62,7 @@ impl FormTree {
 }
 
 /// Returns the name without its brackets.
-pub(super) fn root(name: &str) -> &str {
+pub(crate) fn root(name: &str) -> &str {
     split(name).0
 }
 
@@ -203,5 +212,8 @@ mod tests {
         let mut form = FormTree::default();
         (0..MAX_FIELDS).for_each(|i| form.add(&format!("k{i}"), "1".to_owned()).unwrap());
         assert!(form.add("one_more", "1".to_owned()).is_err());
+        let mut form = FormTree::default();
+        (0..MAX_FIELDS).for_each(|_| form.add("empty", String::new()).unwrap());
+        assert!(form.add("empty", String::new()).is_err());
     }
 }

@@ -8,12 +8,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::BodyDataStream;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
-use crate::media::{Intake, Rooms};
 
 /// A body that ends with an error once more than its limit has come.
 ///
@@ -100,18 +99,12 @@ impl LimitedBody {
         self.reading().exceeded
     }
 
-    /// Reads all of it, with room for it if it is long.
+    /// Returns the next bytes; none at the end.
     ///
-    /// Errors: `invalid_value` when the connection broke, `no_capacity`. At the limit the error is the caller's to make.
-    pub(crate) async fn read_all(&self, rooms: &mut Rooms, intake: &Intake) -> Result<Bytes, ApiError> {
-        let mut body = self.clone();
-        let mut whole = BytesMut::new();
-        while let Some(chunk) = body.next().await {
-            let chunk = chunk.map_err(|_| ApiError::new(ErrorCode::InvalidValue, "the body ended early"))?;
-            rooms.hold_text(intake, whole.len() + chunk.len()).await?;
-            whole.extend_from_slice(&chunk);
-        }
-        Ok(whole.freeze())
+    /// Errors: `invalid_value` when the connection broke. At the limit the error is the caller's to make.
+    pub(super) async fn chunk(&self) -> Result<Option<Bytes>, ApiError> {
+        let chunk = self.clone().next().await;
+        chunk.transpose().map_err(|_| ApiError::new(ErrorCode::InvalidValue, "the body ended early"))
     }
 
     /// Reads on without keeping anything, until the end, `most_bytes` or `patience`, whichever comes first.
@@ -172,7 +165,6 @@ mod tests {
     use axum::body::Body;
 
     use super::*;
-    use crate::app::Options;
 
     fn body_of(chunks: usize, limit_bytes: usize) -> LimitedBody {
         let chunks =
@@ -180,8 +172,12 @@ mod tests {
         LimitedBody::new(Body::from_stream(chunks).into_data_stream(), limit_bytes)
     }
 
-    async fn read_all(body: &LimitedBody) -> Result<Bytes, ApiError> {
-        body.read_all(&mut Rooms::default(), &Intake::new(&Options::default())).await
+    async fn read_all(body: &LimitedBody) -> Result<Vec<u8>, ApiError> {
+        let mut whole = Vec::new();
+        while let Some(chunk) = body.chunk().await? {
+            whole.extend_from_slice(&chunk);
+        }
+        Ok(whole)
     }
 
     #[tokio::test]

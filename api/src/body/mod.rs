@@ -14,15 +14,20 @@ mod urlencoded;
 use axum::body::HttpBody;
 use axum::extract::Request;
 use axum::http::{HeaderMap, header};
+use bytes::BytesMut;
 use serde_json::{Map, Value};
 
-use crate::app::Options;
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
-use crate::media::{Intake, LONG_TEXT_BYTES, Rooms};
+use crate::media::{Intake, Rooms};
+use crate::options::Options;
 pub(crate) use file::{FileField, FilePart};
+pub(crate) use form::root;
 use limited::LimitedBody;
 use pace::Pace;
+
+/// The most of a form that its parser may hold at once: the head of a part, what stands between parts, and a chunk.
+const MAX_UNPARSED_BYTES: usize = 1 << 20;
 
 /// What a body held.
 #[derive(Debug, Default)]
@@ -31,20 +36,24 @@ pub(crate) struct Decoded {
     pub(crate) tree: Map<String, Value>,
     /// Its files, in the order in which they came.
     pub(crate) files: Vec<FilePart>,
-    /// The field of the first file that stands where none is taken. Reading ended there.
+    /// The name of the first part that is a file where none is taken. Reading ended there.
     pub(crate) refused_file: Option<String>,
-    /// The room that all of this takes.
-    pub(crate) rooms: Rooms,
 }
 
 /// Reads and decodes the body of a request.
 ///
-/// At most [`Options::max_body_bytes`] of texts are kept in memory, and files in the spool. What a refused request still sends is read and thrown away for a
-/// while, behind the answer: a client that is cut off in the middle of sending may never see it.
+/// At most [`Options::max_body_bytes`] of texts are kept in memory, and files in the spool; `rooms` gets the room that they
+/// take. What a refused request still sends is read and thrown away for a while, behind the answer: a client that is cut off
+/// in the middle of sending may never see it.
 ///
 /// Errors: `unsupported_media_type`, `request_too_large`, `request_timeout`, `invalid_json`, `invalid_value` for a broken
-/// form, `no_capacity`, and for files `too_many_references` and `invalid_reference_media`.
-pub(crate) async fn decode(request: Request, options: &Options, intake: &Intake) -> Result<Decoded, ApiError> {
+/// form, `queue_full`, `no_capacity`, and for files `too_many_references` and `invalid_reference_media`.
+pub(crate) async fn decode(
+    request: Request,
+    options: &Options,
+    intake: &Intake,
+    rooms: &mut Rooms,
+) -> Result<Decoded, ApiError> {
     let (parts, body) = request.into_parts();
     let announced_bytes = body.size_hint().lower();
     let stream = body.into_data_stream();
@@ -60,13 +69,17 @@ pub(crate) async fn decode(request: Request, options: &Options, intake: &Intake)
     };
     let limit_bytes = match kind {
         // What has left the parser is counted elsewhere: texts together, and each file by itself.
-        Kind::Multipart(_) => options.max_body_bytes.min(LONG_TEXT_BYTES),
+        Kind::Multipart(_) => MAX_UNPARSED_BYTES,
         Kind::Urlencoded | Kind::Json => options.max_body_bytes,
     };
     let body = LimitedBody::new(stream, limit_bytes);
-    let decoded = decode_kind(kind, &body, options, intake).await;
+    let decoded = decode_kind(kind, &body, options, intake, rooms).await;
     // A parser that was cut off reports a broken body; the limit is the reason.
-    let decoded = if body.exceeded() { Err(too_large(options)) } else { decoded };
+    let decoded = match kind {
+        Kind::Multipart(_) if body.exceeded() => Err(unparsed()),
+        Kind::Urlencoded | Kind::Json if body.exceeded() => Err(too_large(options)),
+        _ => decoded,
+    };
     if !matches!(&decoded, Ok(decoded) if decoded.refused_file.is_none()) {
         drain_behind(body, options);
     }
@@ -91,6 +104,12 @@ fn drain_behind(body: LimitedBody, options: &Options) {
 fn too_large(options: &Options) -> ApiError {
     let limit = options.max_body_bytes;
     ApiError::new(ErrorCode::RequestTooLarge, format!("the body must have at most {limit} bytes"))
+}
+
+fn unparsed() -> ApiError {
+    let message =
+        format!("the head of a part, and what stands between parts, must have at most {MAX_UNPARSED_BYTES} bytes");
+    ApiError::new(ErrorCode::RequestTooLarge, message)
 }
 
 /// How the fields are written.
@@ -143,15 +162,26 @@ async fn decode_kind(
     body: &LimitedBody,
     options: &Options,
     intake: &Intake,
+    rooms: &mut Rooms,
 ) -> Result<Decoded, ApiError> {
     if let Kind::Multipart(content_type) = kind {
-        return multipart::decode(content_type, body.clone(), options, intake).await;
+        return multipart::decode(content_type, body.clone(), options, intake, rooms).await;
     }
-    let mut rooms = Rooms::default();
-    let whole = Pace::of_texts(options).in_time(body.read_all(&mut rooms, intake)).await??;
+    let whole = read_all(body, options, rooms).await?;
     let tree = match kind {
         Kind::Json => json::decode(&whole)?,
         _ => urlencoded::decode(&whole)?,
     };
-    Ok(Decoded { tree, files: Vec::new(), refused_file: None, rooms })
+    Ok(Decoded { tree, files: Vec::new(), refused_file: None })
+}
+
+/// Reads a whole body, with room for it if it is long.
+async fn read_all(body: &LimitedBody, options: &Options, rooms: &mut Rooms) -> Result<BytesMut, ApiError> {
+    let mut whole = BytesMut::new();
+    let mut pace = Pace::of_texts(options);
+    while let Some(chunk) = pace.in_time(body.chunk()).await?? {
+        rooms.hold_text(whole.len() + chunk.len()).await?;
+        whole.extend_from_slice(&chunk);
+    }
+    Ok(whole)
 }

@@ -10,10 +10,10 @@ use super::form::{FormTree, root};
 use super::limited::LimitedBody;
 use super::pace::Pace;
 use super::{Decoded, too_large};
-use crate::app::Options;
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
 use crate::media::{Intake, Rooms};
+use crate::options::Options;
 
 /// Decodes the parts: texts into the tree and files into the spool. Reading ends at the first file of a field that takes
 /// none, of which no more is read than came along with its head.
@@ -22,6 +22,7 @@ pub(super) async fn decode(
     body: LimitedBody,
     options: &Options,
     intake: &Intake,
+    rooms: &mut Rooms,
 ) -> Result<Decoded, ApiError> {
     let mut request = Request::builder()
         .header(header::CONTENT_TYPE, content_type)
@@ -31,54 +32,54 @@ pub(super) async fn decode(
     let mut multipart =
         Multipart::from_request(request, &()).await.map_err(|_| broken("the content type names no boundary"))?;
     let mut form = FormTree::default();
-    let mut texts = Texts { bytes: 0, most_bytes: options.max_body_bytes, rooms: Rooms::default() };
+    let mut texts = Texts { bytes: 0, most_bytes: options.max_body_bytes, rooms };
     let mut files = Vec::new();
     let mut pace = Pace::of_texts(options);
     while let Some(part) = pace.in_time(body.feed(multipart.next_field())).await?.map_err(unreadable)? {
         let name = part.name().ok_or_else(|| broken("a part has no name"))?.to_owned();
         if !file::is_file(&part) {
-            let text = texts.read(&name, part, &body, &pace, intake).await?.ok_or_else(|| too_large(options))?;
+            let text = texts.read(&name, part, &body, &mut pace).await?.ok_or_else(|| too_large(options))?;
             form.add(&name, text)?;
             continue;
         }
         let Some(field) = FileField::of(&name) else {
-            let refused_file = Some(root(&name).to_owned());
-            return Ok(Decoded { tree: form.into_tree(), files, refused_file, rooms: texts.rooms });
+            return Ok(Decoded { tree: form.into_tree(), files, refused_file: Some(name) });
         };
-        texts.rooms.hold_upload(intake).await?;
-        if files.is_empty() {
-            pace.go_on_with_files(options);
+        texts.rooms.hold_upload().await?;
+        pace.go_on_with_files(options);
+        match file::read(field, part, &files, &body, &mut pace, intake).await? {
+            Some(file) => files.push(file),
+            None => form.count(&name)?,
         }
-        files.extend(file::read(field, part, &files, &body, &pace, &intake.spool).await?);
     }
-    Ok(Decoded { tree: form.into_tree(), files, refused_file: None, rooms: texts.rooms })
+    Ok(Decoded { tree: form.into_tree(), files, refused_file: None })
 }
 
 /// The texts of a form.
-struct Texts {
+struct Texts<'a> {
     bytes: usize,
     most_bytes: usize,
-    rooms: Rooms,
+    rooms: &'a mut Rooms,
 }
 
-impl Texts {
+impl Texts<'_> {
     /// Reads a part that is a text; none when it goes over the limit of all texts.
     async fn read(
         &mut self,
         name: &str,
         mut part: Field<'_>,
         body: &LimitedBody,
-        pace: &Pace,
-        intake: &Intake,
+        pace: &mut Pace,
     ) -> Result<Option<String>, ApiError> {
         let mut bytes = Vec::new();
         while let Some(chunk) = pace.in_time(body.feed(part.chunk())).await?.map_err(unreadable)? {
             body.refund(chunk.len());
+            pace.count(chunk.len());
             self.bytes += chunk.len();
             if self.bytes > self.most_bytes {
                 return Ok(None);
             }
-            self.rooms.hold_text(intake, self.bytes).await?;
+            self.rooms.hold_text(self.bytes).await?;
             bytes.extend_from_slice(&chunk);
         }
         let text = String::from_utf8(bytes);

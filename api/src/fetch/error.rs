@@ -3,20 +3,45 @@
 use std::io;
 
 use super::{LEAST_HIGH_PORT, MAX_REDIRECTS};
+use crate::media::TooLarge;
+
+/// What a program said of a failure, for the log.
+pub(super) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a URL's file did not come, in words for whoever sent the URL: without the URL, which may be signed, and without
-/// addresses.
+/// addresses. The causes are for the log.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchError {
     /// It is one that no request may lead to.
     #[error("{0}")]
     Forbidden(#[from] Forbidden),
     /// It could not be fetched.
-    #[error("{0}")]
-    Failed(#[from] Failed),
+    #[error("{why}")]
+    Failed {
+        /// Why.
+        why: Failed,
+        /// What was said of it, where somebody did.
+        #[source]
+        cause: Option<Cause>,
+    },
+    /// The fault lies with this machine, or it cannot be told whose it is: the same may work soon.
+    #[error("could not {doing}")]
+    Machine {
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        #[source]
+        cause: Cause,
+    },
     /// It could not be written down here.
     #[error("could not keep the file")]
     Spool(#[source] io::Error),
+}
+
+impl From<Failed> for FetchError {
+    fn from(why: Failed) -> Self {
+        Self::Failed { why, cause: None }
+    }
 }
 
 /// Why a URL is not fetched at all.
@@ -64,6 +89,13 @@ pub(crate) enum Failed {
     #[error("the answer is compressed, and must not be")]
     Encoded,
     /// The file is larger than its kind may be.
-    #[error("the file has more than {0} bytes, which is as many as are accepted")]
-    TooLarge(u64),
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+}
+
+impl Failed {
+    /// Makes a failure that keeps what was said of it.
+    pub(super) fn because<E: Into<Cause>>(self) -> impl FnOnce(E) -> FetchError {
+        move |cause| FetchError::Failed { why: self, cause: Some(cause.into()) }
+    }
 }

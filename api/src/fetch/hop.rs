@@ -14,12 +14,11 @@ use tokio::task::JoinSet;
 use url::{Host, Url};
 
 use super::address::is_public;
-use super::{Failed, FetchError, Fetcher, Forbidden, LEAST_HIGH_PORT};
+use super::net::{unconnected, unresolved};
+use super::{Failed, FetchError, Fetcher, Forbidden, LEAST_HIGH_PORT, MAX_URL_BYTES};
 
 /// The most that the head of an answer may have, in bytes.
 const MAX_HEAD_BYTES: usize = 64 << 10;
-/// The most that a URL may have, in bytes; also one to which a host redirects.
-const MAX_URL_BYTES: usize = 8192;
 
 /// What a host answered.
 pub(super) enum Answer {
@@ -45,7 +44,7 @@ impl Body {
     /// Returns the next bytes; none at the end.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, FetchError> {
         while let Some(frame) = self.incoming.frame().await {
-            let frame = frame.map_err(|_| Failed::Broken)?;
+            let frame = frame.map_err(Failed::Broken.because())?;
             if let Ok(data) = frame.into_data() {
                 return Ok(Some(data));
             }
@@ -61,7 +60,7 @@ impl Fetcher {
         let (response, connection) = match url.scheme() {
             "https" => {
                 let host = url.host().ok_or(Failed::UnknownHost)?;
-                let stream = self.tls.handshake(&host, stream).await.ok_or(Failed::Tls)?;
+                let stream = self.tls.handshake(&host, stream).await?;
                 request(url, stream).await?
             }
             _ => request(url, stream).await?,
@@ -86,20 +85,20 @@ impl Fetcher {
         if !matches!(port, 80 | 443 | LEAST_HIGH_PORT..) {
             return Err(Forbidden::Port(port).into());
         }
+        let is_open = self.is_open(&host);
         let addresses = match host {
             Host::Ipv4(address) => vec![SocketAddr::from((address, port))],
             Host::Ipv6(address) => vec![SocketAddr::from((address, port))],
-            Host::Domain(name) => self.net.resolve(name, port).await.map_err(|_| Failed::UnknownHost)?,
+            Host::Domain(name) => self.net.resolve(name, port).await.map_err(unresolved)?,
         };
         if addresses.is_empty() {
             return Err(Failed::UnknownHost.into());
         }
         // One that is not public among those that are is no accident.
-        let is_open = self.is_open(url.host_str().unwrap_or_default());
         if !is_open && !addresses.iter().all(|address| is_public(address.ip())) {
             return Err(Forbidden::Address.into());
         }
-        self.net.connect(&addresses).await.map_err(|_| Failed::Unreachable.into())
+        self.net.connect(&addresses).await.map_err(unconnected)
     }
 }
 
@@ -112,7 +111,7 @@ where
         .max_buf_size(MAX_HEAD_BYTES)
         .handshake(TokioIo::new(stream))
         .await
-        .map_err(|_| Failed::Broken)?;
+        .map_err(Failed::Broken.because())?;
     let mut driver = JoinSet::new();
     driver.spawn(async move {
         // Its errors reach whoever reads the answer.
@@ -132,8 +131,8 @@ where
         .header(header::ACCEPT, "*/*")
         .header(header::ACCEPT_ENCODING, "identity")
         .body(Empty::<Bytes>::new())
-        .map_err(|_| Failed::Broken)?;
-    let response = sender.send_request(request).await.map_err(|_| Failed::Broken)?;
+        .map_err(Failed::Broken.because())?;
+    let response = sender.send_request(request).await.map_err(Failed::Broken.because())?;
     Ok((response, driver))
 }
 

@@ -10,6 +10,7 @@
 mod address;
 mod error;
 mod hop;
+mod hosts;
 mod net;
 #[cfg(test)]
 mod tests;
@@ -18,14 +19,17 @@ mod tls;
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, header};
-use url::Url;
+use url::{Host, Url};
 
-use crate::media::{Spool, Spooled};
+use crate::media::{Spool, Spooled, TooLarge};
 pub(crate) use error::{Failed, FetchError, Forbidden};
 use hop::{Answer, Body};
+pub use hosts::{AllowedHost, InvalidHost};
 use net::{Net, SystemNet};
 use tls::Tls;
 
+/// The most that a URL may have that is not one of data, in bytes; also one to which a host redirects.
+pub(crate) const MAX_URL_BYTES: usize = 8192;
 /// How many redirects are followed.
 const MAX_REDIRECTS: usize = 3;
 /// The lowest port, besides those of HTTP itself, that a URL may name: the ones below are of other services.
@@ -35,8 +39,8 @@ const LEAST_HIGH_PORT: u16 = 1024;
 pub(crate) struct Fetcher {
     net: Arc<dyn Net>,
     tls: Tls,
-    /// The hosts that may be anywhere, in lower case.
-    open_hosts: Vec<String>,
+    /// The hosts that may be anywhere.
+    open_hosts: Vec<AllowedHost>,
 }
 
 /// A file that was fetched.
@@ -49,13 +53,13 @@ pub(crate) struct Fetched {
 }
 
 impl Fetcher {
-    /// Makes a fetcher to whom hosts of these names may be anywhere.
-    pub(crate) fn new(open_hosts: &[String]) -> Self {
+    /// Makes a fetcher to whom these hosts may be anywhere.
+    pub(crate) fn new(open_hosts: Vec<AllowedHost>) -> Self {
         Self::over(Arc::new(SystemNet), Tls::default(), open_hosts)
     }
 
-    fn over(net: Arc<dyn Net>, tls: Tls, open_hosts: &[String]) -> Self {
-        Self { net, tls, open_hosts: open_hosts.iter().map(|host| host.to_ascii_lowercase()).collect() }
+    fn over(net: Arc<dyn Net>, tls: Tls, open_hosts: Vec<AllowedHost>) -> Self {
+        Self { net, tls, open_hosts }
     }
 
     /// Fetches a file of at most `most_bytes` into the spool. How long that may take is the caller's to say.
@@ -73,9 +77,8 @@ impl Fetcher {
     }
 
     /// Tells whether a host may be anywhere.
-    fn is_open(&self, host: &str) -> bool {
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        self.open_hosts.iter().any(|open| open == host)
+    fn is_open(&self, host: &Host<&str>) -> bool {
+        self.open_hosts.iter().any(|open| open.is(host))
     }
 }
 
@@ -89,12 +92,12 @@ async fn keep(headers: &HeaderMap, mut body: Body, most_bytes: u64, spool: &Spoo
         return Err(Failed::Encoded.into());
     }
     if body.announced_bytes() > most_bytes {
-        return Err(Failed::TooLarge(most_bytes).into());
+        return Err(Failed::from(TooLarge(most_bytes)).into());
     }
-    let mut file = spool.begin().map_err(FetchError::Spool)?;
+    let mut file = spool.begin();
     while let Some(chunk) = body.chunk().await? {
         if file.size_bytes() + chunk.len() as u64 > most_bytes {
-            return Err(Failed::TooLarge(most_bytes).into());
+            return Err(Failed::from(TooLarge(most_bytes)).into());
         }
         file = file.write(chunk).await.map_err(FetchError::Spool)?;
     }

@@ -5,11 +5,25 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use rustix::io::Errno;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::{Failed, FetchError};
+
 /// How long one of a host's addresses may take to answer, so that a dead one leaves time for the next.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// What the system's resolver says, in glibc's and musl's words, of a name that has no address, or can have none. Its code is
+/// not told. All else may be the fault of whom it asks.
+const NO_SUCH_NAME: [&str; 5] = [
+    "Name or service not known",
+    "No address associated with hostname",
+    "Non-recoverable failure in name resolution",
+    "Name does not resolve",
+    "Name has no usable address",
+];
+/// What the system says of a connection for which this machine lacks something.
+const LACKING: [Errno; 5] = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::ADDRNOTAVAIL];
 
 /// The network as a fetch uses it.
 #[async_trait]
@@ -35,10 +49,70 @@ impl Net for SystemNet {
         for address in addresses {
             match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) if is_lacking(&error) => return Err(error),
                 Ok(Err(error)) => last = error,
                 Err(_) => last = io::ErrorKind::TimedOut.into(),
             }
         }
         Err(last)
+    }
+}
+
+/// Classes why a name was not resolved.
+pub(super) fn unresolved(error: io::Error) -> FetchError {
+    let said = error.to_string();
+    let is_unknown = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput)
+        || NO_SUCH_NAME.iter().any(|words| said.contains(words));
+    if is_unknown {
+        return Failed::UnknownHost.because()(error);
+    }
+    FetchError::Machine { doing: "look up the name of a host", cause: error.into() }
+}
+
+/// Classes why no connection was made.
+pub(super) fn unconnected(error: io::Error) -> FetchError {
+    if is_lacking(&error) {
+        return FetchError::Machine { doing: "make a connection", cause: error.into() };
+    }
+    Failed::Unreachable.because()(error)
+}
+
+/// Tells whether it is this machine that lacks something, and not the host that does not answer.
+fn is_lacking(error: &io::Error) -> bool {
+    Errno::from_io_error(error).is_some_and(|errno| LACKING.contains(&errno))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_is_not_there_is_told_from_a_machine_that_cannot_look() {
+        let said = |words: &str| unresolved(io::Error::other(format!("failed to lookup address information: {words}")));
+        for words in NO_SUCH_NAME {
+            assert!(matches!(said(words), FetchError::Failed { why: Failed::UnknownHost, cause: Some(_) }), "{words}");
+        }
+        for words in ["Temporary failure in name resolution", "Memory allocation failure", "System error"] {
+            assert!(matches!(said(words), FetchError::Machine { .. }), "{words}");
+        }
+        let full = unresolved(io::Error::from(Errno::MFILE));
+        assert!(matches!(full, FetchError::Machine { .. }), "{full:?}");
+    }
+
+    #[test]
+    fn what_this_machine_lacks_is_not_the_hosts_fault() {
+        for errno in LACKING {
+            assert!(matches!(unconnected(errno.into()), FetchError::Machine { .. }), "{errno}");
+        }
+        for errno in [Errno::CONNREFUSED, Errno::HOSTUNREACH, Errno::NETUNREACH, Errno::TIMEDOUT, Errno::CONNRESET] {
+            let failed = unconnected(errno.into());
+            assert!(matches!(failed, FetchError::Failed { why: Failed::Unreachable, cause: Some(_) }), "{errno}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_cannot_be_is_not_known() {
+        let error = SystemNet.resolve(&"x".repeat(300), 80).await.unwrap_err();
+        assert!(matches!(unresolved(error), FetchError::Failed { why: Failed::UnknownHost, .. }));
     }
 }

@@ -12,7 +12,7 @@ use url::Url;
 use super::net::Net;
 use super::tls::Tls;
 use super::{Failed, FetchError, Fetched, Fetcher, Forbidden};
-use crate::media::Spool;
+use crate::media::{Spool, TooLarge};
 
 /// A public address, which nothing is ever sent to.
 const PUBLIC: &str = "93.184.216.34";
@@ -78,10 +78,10 @@ impl Rig {
         let parse = |addresses: &[&str]| addresses.iter().map(|address| address.parse().unwrap()).collect();
         let names = names.iter().map(|(name, addresses)| (*name, parse(addresses))).collect();
         let net = Arc::new(Recorded { names, server, log: Mutex::default() });
-        let open_hosts: Vec<String> = open_hosts.iter().map(|host| (*host).to_owned()).collect();
+        let open_hosts = open_hosts.iter().map(|host| host.parse().unwrap()).collect();
         let folder = tempfile::tempdir().unwrap();
         Self {
-            fetcher: Fetcher::over(Arc::clone(&net) as _, tls, &open_hosts),
+            fetcher: Fetcher::over(Arc::clone(&net) as _, tls, open_hosts),
             net,
             spool: Spool::new(folder.path().to_owned()),
             folder,
@@ -138,7 +138,7 @@ fn forbidden(fetched: Result<Fetched, FetchError>) -> Forbidden {
 
 fn failed(fetched: Result<Fetched, FetchError>) -> Failed {
     match fetched {
-        Err(FetchError::Failed(failed)) => failed,
+        Err(FetchError::Failed { why, .. }) => why,
         other => panic!("{other:?} has not failed"),
     }
 }
@@ -295,12 +295,12 @@ async fn what_is_no_file_is_told() {
         (b"SSH-2.0-OpenSSH_9.2\r\n".to_vec(), Failed::Broken),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nabc".to_vec(), Failed::Broken),
         (Vec::new(), Failed::Broken),
-        (ok("", &"x".repeat(101)), Failed::TooLarge(100)),
-        (format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(101)).into_bytes(), Failed::TooLarge(100)),
+        (ok("", &"x".repeat(101)), Failed::TooLarge(TooLarge(100))),
+        (format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(101)).into_bytes(), Failed::TooLarge(TooLarge(100))),
         (
             format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n65\r\n{}\r\n0\r\n\r\n", "x".repeat(101))
                 .into_bytes(),
-            Failed::TooLarge(100),
+            Failed::TooLarge(TooLarge(100)),
         ),
         (format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "x".repeat(1 << 17)).into_bytes(), Failed::Broken),
     ] {

@@ -33,10 +33,18 @@ impl Layers {
 
     /// Takes a field out of all layers and returns the one that wins. A null or an empty text is an absent field.
     pub(super) fn take(&mut self, name: &str) -> Option<Found> {
+        self.take_any(&[name])
+    }
+
+    /// Takes a field of several names out of all layers and returns the one that wins: the layer counts first, and within
+    /// it the order of the names.
+    pub(super) fn take_any(&mut self, names: &[&str]) -> Option<Found> {
         let mut winner = None;
         for (prefix, fields) in &mut self.layers {
-            let found = fields.remove(name).filter(|value| !is_absent(value));
-            winner = winner.or(found.map(|value| Found { path: format!("{prefix}{name}"), value }));
+            for name in names {
+                let found = fields.remove(*name).filter(|value| !is_absent(value));
+                winner = winner.or(found.map(|value| Found { path: format!("{prefix}{name}"), value }));
+            }
         }
         winner
     }

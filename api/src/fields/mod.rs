@@ -4,11 +4,13 @@
 //! then reported to the client as ignored.
 
 mod layers;
+mod place;
 mod references;
 mod request;
 mod unbuilt;
 mod value;
 
+pub(crate) use place::Place;
 pub(crate) use references::{Reference, Source};
 pub(crate) use request::read;
 

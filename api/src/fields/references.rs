@@ -8,26 +8,25 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::layers::{Found, Layers};
+use super::place::Place;
 use super::value;
 use crate::body::{FileField, FilePart};
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
+use crate::fetch::MAX_URL_BYTES;
 use crate::media::{DataUrl, MAX_FILES};
 
-/// The longest URL that is not one of data, in bytes.
-const MAX_URL_BYTES: usize = 8192;
-
 /// A medium of a request.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(crate) struct Reference {
-    /// Where it stood, such as `input_references[2]` or `image_reference[1].image_url`.
-    pub(crate) field: String,
+    /// Where it stood.
+    pub(crate) place: Place,
     /// Where its bytes are.
     pub(crate) source: Source,
 }
 
 /// Where the bytes of a medium are.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(crate) enum Source {
     /// They came with the form, and tell themselves what they are.
     File(FilePart),
@@ -122,9 +121,8 @@ fn check_conflicts(given: &[Option<&str>]) -> Result<(), ApiError> {
 fn of_files(files: Vec<FilePart>) -> Vec<Reference> {
     let is_single = files.len() == 1 && files.iter().all(|part| part.field == FileField::InputReference);
     let named = files.into_iter().enumerate().map(|(index, part)| {
-        let name = part.field.as_str();
-        let field = if is_single { name.to_owned() } else { format!("{name}[{index}]") };
-        Reference { field, source: Source::File(part) }
+        let place = Place::file(part.field.as_str(), (!is_single).then_some(index));
+        Reference { place, source: Source::File(part) }
     });
     named.collect()
 }
@@ -138,7 +136,7 @@ impl List {
             value => value,
         };
         let Value::Array(values) = value else {
-            references.push(self.reference(&path, &path, value)?);
+            references.push(self.reference(Place::file(&*path, None), value)?);
             return check_number(references.len(), &path);
         };
         for (index, value) in values.into_iter().enumerate() {
@@ -146,16 +144,17 @@ impl List {
                 Value::String(text) => value::json(&path, &text)?,
                 value => value,
             };
-            references.push(self.reference(&path, &format!("{path}[{index}]"), value)?);
+            references.push(self.reference(Place::file(&*path, Some(index)), value)?);
             check_number(references.len(), &path)?;
         }
         Ok(())
     }
 
-    /// Reads one object of the field `name`, at `place`.
-    fn reference(&self, name: &str, place: &str, value: Value) -> Result<Reference, ApiError> {
+    /// Reads one object.
+    fn reference(&self, place: Place, value: Value) -> Result<Reference, ApiError> {
         let Value::Object(mut object) = value else {
             let keys: Vec<String> = self.urls.iter().map(|(key, _)| format!("{{\"{key}\": URL}}")).collect();
+            let name = place.list();
             let message = format!("{name} must be an object {} or a list of them", keys.join(" or "));
             return Err(ApiError::invalid_value(name, message));
         };
@@ -169,23 +168,19 @@ impl List {
             (Some(found), None) => found,
             (Some((first, ..)), Some((second, ..))) => {
                 let message = format!("{place} must have either {first} or {second}");
-                return Err(ApiError::new(ErrorCode::ConflictingReferences, message).with_param(place));
+                return Err(ApiError::new(ErrorCode::ConflictingReferences, message).with_param(place.to_string()));
             }
-            (None, _) => return Err(self.without_url(place, &object)),
+            (None, _) => return Err(self.without_url(&place, &object)),
         };
         if let Some(other) = object.keys().next() {
-            return Err(unknown(place, other));
+            return Err(unknown(&place, other));
         }
-        let field = format!("{place}.{key}");
-        let source = source(kind, url).map_err(|rule| {
-            let label = format!("{name}.{key}");
-            let which = if place == name { String::new() } else { format!(" at {field}") };
-            ApiError::new(ErrorCode::InvalidReferenceUrl, format!("Invalid {label}{which}: {rule}")).with_param(&*field)
-        })?;
-        Ok(Reference { field, source })
+        let place = place.with_key(key);
+        let source = source(kind, url).map_err(|rule| place.invalid_url(&rule))?;
+        Ok(Reference { place, source })
     }
 
-    fn without_url(&self, place: &str, object: &Map<String, Value>) -> ApiError {
+    fn without_url(&self, place: &Place, object: &Map<String, Value>) -> ApiError {
         if let Some(other) = object.keys().next() {
             return unknown(place, other);
         }
@@ -195,7 +190,7 @@ impl List {
     }
 }
 
-fn unknown(place: &str, key: &str) -> ApiError {
+fn unknown(place: &Place, key: &str) -> ApiError {
     let key: String = key.chars().take(64).collect();
     let path = format!("{place}.{}", key.escape_default());
     ApiError::new(ErrorCode::UnknownParameter, format!("{path} is not a parameter")).with_param(path)
@@ -209,13 +204,18 @@ fn check_number(references: usize, path: &str) -> Result<(), ApiError> {
     Err(ApiError::new(ErrorCode::TooManyReferences, message).with_param(path))
 }
 
-/// Reads a URL that should lead to a medium of a kind, or returns the rule that it breaks.
-fn source(kind: ReferenceKind, url: Value) -> Result<Source, String> {
-    let class = match kind {
+/// Returns how the content types of a kind begin.
+fn main_type(kind: ReferenceKind) -> &'static str {
+    match kind {
         ReferenceKind::Image => "image",
         ReferenceKind::Video => "video",
         ReferenceKind::Audio => "audio",
-    };
+    }
+}
+
+/// Reads a URL that should lead to a medium of a kind, or returns the rule that it breaks.
+fn source(kind: ReferenceKind, url: Value) -> Result<Source, String> {
+    let class = main_type(kind);
     let rule = || format!("it must be an http or https URL, or a data URL of {class}");
     let Value::String(text) = url else {
         return Err(rule());
@@ -256,7 +256,7 @@ mod tests {
             Source::Data { kind, data } => format!("{kind:?} data of {}", data.media_type),
             Source::File(_) => "a file".to_owned(),
         };
-        references.iter().map(|reference| format!("{}: {}", reference.field, source(&reference.source))).collect()
+        references.iter().map(|reference| format!("{}: {}", reference.place, source(&reference.source))).collect()
     }
 
     #[test]
@@ -293,7 +293,10 @@ mod tests {
         assert_eq!(shown(&all.unwrap()), expected);
         let single = read(json!({"input_reference": {"video_url": "https://a.example/1.mp4"}})).unwrap();
         assert_eq!(shown(&single), ["input_reference.video_url: Video https://a.example/1.mp4"]);
-        assert_eq!(read(json!({"image_reference": null, "audio_reference": "", "input_reference": []})).unwrap(), []);
+        assert_eq!(
+            read(json!({"image_reference": null, "audio_reference": "", "input_reference": []})).unwrap().len(),
+            0
+        );
     }
 
     #[test]

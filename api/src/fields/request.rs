@@ -21,7 +21,7 @@ const GUIDANCE: std::ops::RangeInclusive<f64> = 0.0..=20.0;
 const LONGEST_START_DEADLINE_S: f64 = 7.0 * 24.0 * 3600.0;
 
 /// A create request with every value of the right type; the rules of the model have not been looked at.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 pub(crate) struct CreateRequest {
     /// The model by the name that the client used.
     pub(crate) model: Option<String>,
@@ -50,8 +50,6 @@ pub(crate) fn read(decoded: Decoded) -> Result<CreateRequest, ApiError> {
     let references = references::read(&mut fields, decoded.files)?;
     check_outputs(&mut fields)?;
     check_guidance(&mut fields)?;
-    let duration = fields.take("duration");
-    let duration_seconds = fields.take("duration_seconds");
     let video = VideoRequest {
         prompt: fields.take_top("prompt").map(Found::strict_text).transpose()?,
         task: text(fields.take("task"))?,
@@ -61,7 +59,7 @@ pub(crate) fn read(decoded: Decoded) -> Result<CreateRequest, ApiError> {
         aspect_ratio: text(fields.take("aspect_ratio"))?,
         short_edge: integer(fields.take("short_edge"))?,
         seconds: seconds(fields.take("seconds"))?,
-        duration: number(duration_seconds.or(duration))?,
+        duration: number(fields.take_any(&["duration_seconds", "duration"]))?,
         num_frames: integer(fields.take("num_frames"))?,
         fps: number(fields.take("fps"))?,
         num_inference_steps: integer(fields.take("num_inference_steps"))?,
@@ -117,8 +115,8 @@ fn recipe(found: Option<Found>) -> Result<Option<Recipe>, ApiError> {
 
 /// Reads where the keyframes stand, by any of the three names: a whole number, or a list of them.
 fn frame_indices(fields: &mut Layers) -> Result<Option<Vec<i64>>, ApiError> {
-    let [indices, indexes, index] = ["frame_indices", "frame_indexes", "frame_index"].map(|name| fields.take(name));
-    let Some(Found { path, value }) = indices.or(indexes).or(index) else {
+    let names = ["frame_indices", "frame_indexes", "frame_index"];
+    let Some(Found { path, value }) = fields.take_any(&names) else {
         return Ok(None);
     };
     let value = match value {

@@ -30,7 +30,7 @@ fn texts_and_real_types_read_alike() {
         "extra_params": "{\"task\": \"t2va\", \"audio_flow_shift\": \"2\"}"
     }));
     let (typed, texts) = (typed.unwrap(), texts.unwrap());
-    assert_eq!(typed, texts);
+    assert_eq!(typed.video, texts.video);
     assert_eq!(typed.video.seconds, Some(5.0));
     assert_eq!(typed.video.seed, Some(1));
     assert_eq!(typed.video.task.as_deref(), Some("t2va"));
@@ -56,12 +56,17 @@ fn of_the_durations_the_target_wins_then_duration_seconds_then_duration() {
     assert_eq!(duration(json!({"duration": 4.5, "duration_seconds": 5.5})), Some(5.5));
     let all = json!({"duration": 4.5, "duration_seconds": 5.5, "target": {"duration_seconds": 6.5}});
     assert_eq!(duration(all), Some(6.5));
+    assert_eq!(
+        duration(json!({"duration_seconds": 5.5, "target": {"duration": 6.5}})),
+        Some(6.5),
+        "the place comes first"
+    );
 }
 
 #[test]
 fn absent_null_and_empty_are_the_same() {
     let request = read_json(json!({"prompt": "", "size": null, "seed": "", "extra_params": "", "lora": null})).unwrap();
-    assert_eq!(request, CreateRequest::default());
+    assert_eq!(format!("{request:?}"), format!("{:?}", CreateRequest::default()));
 }
 
 #[test]
@@ -102,6 +107,12 @@ fn a_file_is_refused_by_what_it_was_meant_for() {
     assert_eq!(refused("image_reference").message, message);
     assert_eq!(refused("source_video").code, ErrorCode::UnsupportedParameter);
     assert_eq!(refused("prompt").message, "prompt must be a text, not a file");
+    assert_eq!(refused("extra_params[task]").param.as_deref(), Some("extra_params"));
+    let misnamed = refused("input_reference[image_url]");
+    assert_eq!(misnamed.param.as_deref(), Some("input_reference"));
+    let rule =
+        "a file must come as input_reference, input_reference[] or input_reference[0], input_reference[1] and so on";
+    assert_eq!(misnamed.message, format!("{rule}, got \"input_reference[image_url]\""));
 }
 
 #[test]
@@ -165,6 +176,8 @@ fn the_places_of_keyframes_are_read_by_all_their_names() {
         (json!({"target": {"frame_indices": [-1.0]}}), Some(vec![-1])),
         (json!({"frame_index": 7, "target": {"frame_index": 0}}), Some(vec![0])),
         (json!({"frame_index": 7, "frame_indexes": 8, "frame_indices": [0]}), Some(vec![0])),
+        (json!({"frame_indices": [0], "target": {"frame_index": -1}}), Some(vec![-1])),
+        (json!({"frame_indices": [], "target": {"frame_indexes": [0, -1]}}), Some(vec![0, -1])),
         (json!({"frame_indices": []}), Some(Vec::new())),
         (json!({"frame_indices": null}), None),
     ] {
@@ -211,4 +224,13 @@ fn unknown_fields_are_listed_by_their_paths() {
     let request =
         read_json(json!({"prompt": "x", "foo": 1, "extra_params": {"bar": 1, "target": {"baz": 1}}})).unwrap();
     assert_eq!(request.unknown, ["foo", "extra_params.bar", "extra_params.target.baz"]);
+}
+
+#[test]
+fn the_innermost_place_wins_over_the_first_name() {
+    let body = json!({"prompt": "x", "frame_indices": [0], "extra_params": {"target": {"frame_index": -1}}});
+    assert_eq!(read_json(body).unwrap().video.frame_indices, Some(vec![-1]));
+    let body = json!({"prompt": "x", "frame_indices": [0], "extra_params": {"frame_indexes": [0, -1]}});
+    let request = read_json(body).unwrap();
+    assert_eq!((request.video.frame_indices, request.unknown), (Some(vec![0, -1]), Vec::new()));
 }

@@ -2,6 +2,7 @@
 
 use super::layers::{Found, Layers};
 use super::references;
+use crate::body::{FileField, root};
 use crate::error::ApiError;
 
 /// Which value of a field asks for nothing, and so may be given.
@@ -70,8 +71,13 @@ fn asks_for_nothing(found: Found, neutral: Neutral) -> Result<bool, ApiError> {
     }
 }
 
-/// Refuses a part that is a file, of a field that takes none.
-pub(super) fn refuse_file(name: &str) -> ApiError {
+/// Refuses a part that is a file, under a name that takes none.
+pub(super) fn refuse_file(part: &str) -> ApiError {
+    let name = root(part);
+    if FileField::of(name).is_some() {
+        let message = format!("a file must come as {name}, {name}[] or {name}[0], {name}[1] and so on, got {part:?}");
+        return ApiError::invalid_value(name, message);
+    }
     if UNBUILT.iter().any(|(unbuilt, _)| *unbuilt == name) {
         return ApiError::unsupported_parameter(name, format!("{name} is not supported yet"));
     }

@@ -8,6 +8,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::read::DecoderReader;
 use percent_encoding::percent_decode;
 
+use super::TooLarge;
 use super::spool::{Spool, Spooled};
 
 /// How many bytes are decoded at a time.
@@ -36,8 +37,8 @@ pub(crate) enum DataUrlError {
     #[error("the data is not base64")]
     Encoding,
     /// It is more than its kind may be.
-    #[error("the file has more than {0} bytes, which is as many as are accepted")]
-    TooLarge(u64),
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
     /// It could not be written down here.
     #[error("could not keep the file")]
     Spool(#[source] io::Error),
@@ -68,17 +69,22 @@ impl DataUrl {
         if !self.is_base64 {
             return copy(Cursor::new(data), most_bytes, spool);
         }
-        // Some clients break the lines of what they encode.
-        let data: Cow<'_, [u8]> = match data.iter().any(u8::is_ascii_whitespace) {
-            true => data.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect::<Vec<u8>>().into(),
+        // Some clients break the lines of what they encode. A space is nothing of theirs: it was a plus sign that was not
+        // escaped.
+        let data: Cow<'_, [u8]> = match data.iter().any(is_line_break) {
+            true => data.iter().copied().filter(|byte| !is_line_break(byte)).collect::<Vec<u8>>().into(),
             false => data,
         };
         copy(DecoderReader::new(Cursor::new(data), &BASE64), most_bytes, spool)
     }
 }
 
+fn is_line_break(byte: &u8) -> bool {
+    matches!(byte, b'\r' | b'\n' | b'\t')
+}
+
 fn copy(mut from: impl Read, most_bytes: u64, spool: &Spool) -> Result<Spooled, DataUrlError> {
-    let mut file = spool.begin().map_err(DataUrlError::Spool)?;
+    let mut file = spool.begin();
     let mut step = vec![0; STEP_BYTES];
     loop {
         // Reading memory fails only where it is no base64.
@@ -87,7 +93,7 @@ fn copy(mut from: impl Read, most_bytes: u64, spool: &Spool) -> Result<Spooled, 
             return file.finish_blocking().map_err(DataUrlError::Spool);
         }
         if file.size_bytes() + read as u64 > most_bytes {
-            return Err(DataUrlError::TooLarge(most_bytes));
+            return Err(TooLarge(most_bytes).into());
         }
         file.write_blocking(&step[..read]).map_err(DataUrlError::Spool)?;
     }
@@ -138,7 +144,11 @@ mod tests {
             assert_eq!(decoded(text, 5).unwrap(), b"hello", "{text}");
         }
         assert_eq!(decoded("data:image/png;base64,", 5).unwrap(), b"");
-        assert_eq!(decoded("data:image/png;base64,aGV*bG8=", 5).unwrap_err(), "the data is not base64");
+        for text in
+            ["data:image/png;base64,aGV*bG8=", "data:image/png;base64,aGVs bG8=", "data:image/png;base64,aGVs%20bG8="]
+        {
+            assert_eq!(decoded(text, 5).unwrap_err(), "the data is not base64", "{text}");
+        }
         let refused = decoded("data:image/png;base64,aGVsbG8=", 4).unwrap_err();
         assert_eq!(refused, "the file has more than 4 bytes, which is as many as are accepted");
     }

@@ -24,13 +24,17 @@ impl Spool {
         Self { folder }
     }
 
-    /// Begins a file that only this user can read. It is removed with what is returned.
-    pub(crate) fn begin(&self) -> io::Result<SpoolWriter> {
-        let file = self.make(|ours, folder| ours.tempfile_in(folder))?;
-        Ok(SpoolWriter { file, unwritten: Vec::new(), size_bytes: 0, digest: Sha256::new() })
+    /// Begins a file that only this user can read. It is made once there is something to write, and removed with what is
+    /// returned.
+    pub(crate) fn begin(&self) -> SpoolWriter {
+        SpoolWriter { spool: self.clone(), file: None, unwritten: Vec::new(), size_bytes: 0, digest: Sha256::new() }
     }
 
-    /// Makes a folder for whatever looks into a file. It is removed with what is returned.
+    fn file(&self) -> io::Result<NamedTempFile> {
+        self.make(|ours, folder| ours.tempfile_in(folder))
+    }
+
+    /// Makes a folder for whatever looks into a file. It is removed with what is returned. Blocks.
     pub(super) fn scratch(&self) -> io::Result<TempDir> {
         self.make(|ours, folder| ours.tempdir_in(folder))
     }
@@ -52,7 +56,9 @@ impl Spool {
 /// A file that is being written, and removed if it is not finished.
 #[derive(Debug)]
 pub(crate) struct SpoolWriter {
-    file: NamedTempFile,
+    spool: Spool,
+    /// None before anything was written.
+    file: Option<NamedTempFile>,
     unwritten: Vec<u8>,
     size_bytes: u64,
     digest: Sha256,
@@ -95,13 +101,19 @@ impl SpoolWriter {
     /// Ends the file. Blocks.
     pub(super) fn finish_blocking(mut self) -> io::Result<Spooled> {
         self.flush()?;
-        let sha256 = self.digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Spooled { path: self.file.into_temp_path(), size_bytes: self.size_bytes, sha256 })
+        let Self { spool, file, size_bytes, digest, .. } = self;
+        let file = file.map_or_else(|| spool.file(), Ok)?;
+        let sha256 = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Spooled { path: file.into_temp_path(), size_bytes, sha256 })
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.digest.update(&self.unwritten);
-        self.file.write_all(&self.unwritten)?;
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(self.spool.file()?),
+        };
+        file.write_all(&self.unwritten)?;
         self.unwritten.clear();
         Ok(())
     }
@@ -129,12 +141,6 @@ impl Spooled {
     }
 }
 
-impl PartialEq for Spooled {
-    fn eq(&self, other: &Self) -> bool {
-        (self.size_bytes, &self.sha256) == (other.size_bytes, &other.sha256)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,7 +153,8 @@ mod tests {
     async fn a_file_holds_what_was_written_and_goes_with_its_handle() {
         let folder = tempfile::tempdir().unwrap();
         let spool = Spool::new(folder.path().join("made/when/needed"));
-        let mut writer = spool.begin().unwrap();
+        let mut writer = spool.begin();
+        assert!(!spool.folder.exists());
         let bytes: Vec<u8> = (0..600_000u32).map(|at| (at % 251) as u8).collect();
         for chunk in bytes.chunks(70_000) {
             writer = writer.write(Bytes::copy_from_slice(chunk)).await.unwrap();
@@ -165,9 +172,21 @@ mod tests {
     async fn a_file_that_is_given_up_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let spool = Spool::new(folder.path().to_owned());
-        let writer = spool.begin().unwrap().write(Bytes::from(vec![1; 2 * WRITE_BYTES])).await.unwrap();
+        let writer = spool.begin().write(Bytes::from(vec![1; 2 * WRITE_BYTES])).await.unwrap();
         assert_eq!(names(folder.path()), 1);
         drop(writer);
         assert_eq!(names(folder.path()), 0);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_made_for_a_file_that_is_given_up_before_it_holds_anything() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Spool::new(folder.path().to_owned());
+        let writer = spool.begin().write(Bytes::from_static(b"little")).await.unwrap();
+        assert_eq!(names(folder.path()), 0);
+        drop(writer);
+        assert_eq!(names(folder.path()), 0);
+        let empty = spool.begin().finish().await.unwrap();
+        assert_eq!((empty.size_bytes, names(folder.path())), (0, 1));
     }
 }

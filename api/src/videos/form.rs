@@ -22,11 +22,12 @@ pub struct CreateVideo {
     /// The canvas as `WIDTHxHEIGHT`, each side floored to a multiple of 32; it beats `width` and `height`.
     #[schema(example = "1344x768")]
     pub size: Option<String>,
-    /// The width in pixels, together with `height` and `aspect_ratio`.
+    /// The width in pixels, together with `height` and, without references, with `aspect_ratio`.
     pub width: Option<i64>,
-    /// The height in pixels, together with `width` and `aspect_ratio`.
+    /// The height in pixels, together with `width` and, without references, with `aspect_ratio`.
     pub height: Option<i64>,
-    /// `21:9`, `16:9`, `4:3`, `1:1`, `3:4`, `9:16` or the equal decimal.
+    /// `21:9`, `16:9`, `4:3`, `1:1`, `3:4`, `9:16` or the equal decimal. With `fl2va` it is checked and not used: the first
+    /// picture's ratio counts.
     #[schema(example = "16:9")]
     pub aspect_ratio: Option<String>,
     /// The short edge in pixels: only the checkpoint's own.
@@ -74,6 +75,16 @@ pub struct CreateVideo {
     pub video_reference: Option<OneOrMore<VideoUrl>>,
     /// A sound or a list of them: objects `{audio_url}`, each an http, https or data URL.
     pub audio_reference: Option<OneOrMore<AudioUrl>>,
+    /// Where the pictures of `fl2va` stand: `[0]` or `[-1]` for one, `[0, -1]` for two; a number, or a list also as JSON in a
+    /// text.
+    #[schema(value_type = Option<OneOrMore<i64>>)]
+    pub frame_indices: Option<serde_json::Value>,
+    /// Another name of `frame_indices`, which beats it.
+    #[schema(value_type = Option<OneOrMore<i64>>)]
+    pub frame_indexes: Option<serde_json::Value>,
+    /// A third name of `frame_indices`, which both others beat.
+    #[schema(value_type = Option<OneOrMore<i64>>)]
+    pub frame_index: Option<serde_json::Value>,
     /// More options, as an object or as JSON in a text: `task` (`t2va`, `fl2va`, `ref2va`), `duration` or
     /// `duration_seconds` (fractions are allowed, beats `seconds`), `audio_flow_shift`, `frame_indices` (`[0]`, `[-1]`,
     /// `[0, -1]`; also as `frame_index` or `frame_indexes`), `target` (`duration_seconds`, `aspect_ratio`, `short_edge`,

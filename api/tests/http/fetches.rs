@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Redirect};
 use axum::routing::get;
 use clapboard_api::Options;
 use clapboard_h3::InputRole;
+use clapboard_jobs::{Tenant, TenantLimits};
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
@@ -48,7 +49,10 @@ impl Web {
             .route("/picture", get(move || async move { typed("application/octet-stream", &files().jpeg) }))
             .route("/a.mp4", get(move || async move { typed("video/mp4", &files().mp4) }))
             .route("/a.wav", get(move || async move { typed("audio/x-wav", &files().wav) }))
-            .route("/liar.png", get(move || async move { typed("image/jpeg", &files().png) }))
+            .route("/jpeg", get(move || async move { typed("image/jpeg", &files().png) }))
+            .route("/download", get(move || async move { typed("application/force-download", &files().png) }))
+            .route("/text", get(move || async move { typed("text/plain; charset=utf-8", &files().png) }))
+            .route("/liar.png", get(move || async move { typed("video/mp4", &files().png) }))
             .route("/page", get(move || async move { typed("text/html", b"<html></html>") }))
             .route("/empty", get(|| async { StatusCode::OK }))
             .route("/gone", get(|| async { StatusCode::NOT_FOUND }))
@@ -96,6 +100,9 @@ async fn files_are_fetched_and_looked_into_like_those_that_are_sent() {
     for (body, roles) in [
         (image(png.clone()), vec![FirstFrame]),
         (image(web.url("/moved")), vec![FirstFrame]),
+        (image(web.url("/jpeg")), vec![FirstFrame]),
+        (image(web.url("/download")), vec![FirstFrame]),
+        (image(web.url("/text")), vec![FirstFrame]),
         (
             json!({"prompt": "x", "image_reference": [{"image_url": png}, {"image_url": jpeg}]}),
             vec![FirstFrame, LastFrame],
@@ -215,6 +222,22 @@ async fn nothing_is_fetched_for_a_request_that_breaks_a_rule() {
 }
 
 #[tokio::test]
+async fn nothing_is_read_or_fetched_for_a_tenant_whose_queue_is_full() {
+    let (app, web) = (TestApp::start_all(home()).await, Web::start().await);
+    let limits = TenantLimits { max_queued: Some(1), ..TenantLimits::default() };
+    app.state.store.set_tenant(&Tenant::default(), &limits).await.unwrap();
+    app.create_any().await;
+    let full = within(app.create(image(web.url("/a.png")))).await;
+    full.refused(429, "queue_full", None);
+    assert_eq!((full.header("retry-after"), web.hits()), ("30", 0));
+    let form = Form::new().file("input_reference", &files().png);
+    app.post_form(form).await.refused(429, "queue_full", None);
+    let long = image(format!("data:image/png;base64,{}", "A".repeat(2 << 20)));
+    app.create(long).await.refused(429, "queue_full", None);
+    assert_eq!(app.spooled(), 0);
+}
+
+#[tokio::test]
 async fn a_client_of_the_synchronous_route_that_leaves_during_a_fetch_leaves_nothing() {
     let (app, web) = (TestApp::start_all(home()).await, Web::start().await);
     let mut client = TcpStream::connect(app.listen().await).await.unwrap();
@@ -224,7 +247,7 @@ async fn a_client_of_the_synchronous_route_that_leaves_during_a_fetch_leaves_not
         body.len()
     );
     client.write_all(head.as_bytes()).await.unwrap();
-    within(app.until(async || (app.spooled() == 1).then_some(()))).await;
+    within(app.until(async || (web.hits() == 1).then_some(()))).await;
     drop(client);
     within(app.until_spool_is_empty()).await;
     assert!(app.jobs().await.is_empty());

@@ -4,6 +4,7 @@
 
 mod app;
 mod auth;
+mod capacity;
 mod connections;
 mod content;
 mod edge;
@@ -17,6 +18,8 @@ mod openapi;
 mod outages;
 mod references;
 mod refusals;
+mod slow;
+mod storing;
 mod sync;
 mod uploads;
 mod worker;

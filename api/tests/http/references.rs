@@ -4,28 +4,38 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Bytes;
 use clapboard_api::{AppState, Options};
 use clapboard_h3::InputRole;
 use clapboard_jobs::BlobKey;
-use clapboard_jobs::fixtures::FaultyBlob;
 use clapboard_media::MediaTools;
 use clapboard_media::decode::image::HeifTool;
-use serde_json::{Value, json};
+use futures_util::TryStreamExt;
+use serde_json::json;
 
 use crate::app::{Reply, TestApp};
 use crate::media::{FORM, Form, data_url, files, made, tools};
 
-/// The roles of a job's inputs, once its objects were found to hold what was sent.
-async fn stored(app: &TestApp, reply: &Reply) -> Vec<InputRole> {
+/// The roles of a job's inputs, once its objects were found to hold what was sent: the file that `sent` has at the index in
+/// each object's name, which counts in the request's order.
+async fn stored(app: &TestApp, reply: &Reply, sent: &[&[u8]]) -> Vec<InputRole> {
     let id = reply.good()["id"].as_str().unwrap().to_owned();
     let job = app.job(&id).await;
     let spec = job.spec.decode().unwrap();
+    assert_eq!(spec.inputs.len(), sent.len());
     for input in &spec.inputs {
         let key: BlobKey = input.object.parse().unwrap();
-        assert!(key.as_str().starts_with(&format!("v1/default/{}/input-", job.id)), "{key}");
-        let size = app.state.blob.head(&key).await.unwrap().unwrap().size_bytes as usize;
-        let known = [&files().png, &files().jpeg, &files().mp4, &files().wav].map(Vec::len);
-        assert!(known.contains(&size), "{key} has {size} bytes");
+        let after = key.as_str().strip_prefix(&format!("v1/default/{}/input-", job.id)).unwrap();
+        let index: usize = after.split('-').next().unwrap().parse().unwrap();
+        let opened = app.state.blob.open(&key, None).await.unwrap().unwrap();
+        let bytes: Vec<Bytes> = opened.stream.try_collect().await.unwrap();
+        assert!(bytes.concat() == sent[index], "{key} holds something else than what was sent");
+        let role = match sent[index] {
+            file if file == files().mp4 => matches!(input.role, InputRole::Video),
+            file if file == files().wav => matches!(input.role, InputRole::Audio),
+            _ => !matches!(input.role, InputRole::Video | InputRole::Audio),
+        };
+        assert!(role, "{key} is to be {:?}", input.role);
     }
     assert_eq!(app.spooled(), 0);
     spec.inputs.iter().map(|input| input.role).collect()
@@ -37,17 +47,24 @@ async fn files_come_by_every_name_and_are_what_they_hold() {
     let app = TestApp::start_all(Options::default()).await;
     let files = files();
     let sound = json!({"audio_url": data_url("audio/wav", &files.wav)});
-    for (form, roles) in [
-        (Form::new().file("input_reference", &files.png), vec![FirstFrame]),
-        (Form::new().file("input_reference[]", &files.png), vec![FirstFrame]),
-        (Form::new().file_as("input_reference", "a.png", "image/png", &files.png), vec![FirstFrame]),
-        (Form::new().file("input_reference", &files.png).text("extra_params[frame_index]", "-1"), vec![LastFrame]),
+    let [png, jpeg, mp4, wav] = [&files.png, &files.jpeg, &files.mp4, &files.wav].map(Vec::as_slice);
+    for (form, sent, roles) in [
+        (Form::new().file("input_reference", &files.png), vec![png], vec![FirstFrame]),
+        (Form::new().file("input_reference[]", &files.png), vec![png], vec![FirstFrame]),
+        (Form::new().file_as("input_reference", "a.png", "image/png", &files.png), vec![png], vec![FirstFrame]),
+        (
+            Form::new().file("input_reference", &files.png).text("extra_params[frame_index]", "-1"),
+            vec![png],
+            vec![LastFrame],
+        ),
         (
             Form::new().file("input_references", &files.png).file("input_references", &files.jpeg),
+            vec![png, jpeg],
             vec![FirstFrame, LastFrame],
         ),
         (
             Form::new().file("input_reference", &files.png).file("input_reference", &files.jpeg),
+            vec![png, jpeg],
             vec![FirstFrame, LastFrame],
         ),
         (
@@ -55,30 +72,41 @@ async fn files_come_by_every_name_and_are_what_they_hold() {
                 .file("input_references[]", &files.png)
                 .file("input_references[]", &files.jpeg)
                 .json("extra_params", json!({"task": "fl2va", "frame_indices": [0, -1]})),
+            vec![png, jpeg],
             vec![FirstFrame, LastFrame],
         ),
-        (Form::new().file("input_reference", &files.mp4), vec![Video]),
-        (Form::new().file("input_reference", &files.png).json("audio_reference", sound.clone()), vec![Image, Audio]),
-        (Form::new().file("input_references", &files.mp4).json("audio_reference", json!([sound])), vec![Video, Audio]),
+        (Form::new().file("input_reference", &files.mp4), vec![mp4], vec![Video]),
+        (
+            Form::new().file("input_reference", &files.png).json("audio_reference", sound.clone()),
+            vec![png, wav],
+            vec![Image, Audio],
+        ),
+        (
+            Form::new().file("input_references", &files.mp4).json("audio_reference", json!([sound])),
+            vec![mp4, wav],
+            vec![Video, Audio],
+        ),
         (
             Form::new()
                 .file("input_references[]", &files.wav)
                 .file("input_references[]", &files.mp4)
                 .file("input_references[]", &files.png)
                 .file("input_references[]", &files.jpeg),
+            vec![wav, mp4, png, jpeg],
             vec![Image, Image, Video, Audio],
         ),
-        (Form::new().file("input_reference", &files.png).text("extra_params[task]", "ref2va"), vec![Image]),
+        (Form::new().file("input_reference", &files.png).text("extra_params[task]", "ref2va"), vec![png], vec![Image]),
         // A browser sends this where no file was chosen.
         (
             Form::new()
                 .file_as("input_references", "", "application/octet-stream", b"")
                 .file("input_references", &files.png),
+            vec![png],
             vec![FirstFrame],
         ),
     ] {
         let shown = String::from_utf8_lossy(&form.clone().open()).chars().take(200).collect::<String>();
-        assert_eq!(stored(&app, &app.post_form(form).await).await, roles, "{shown}");
+        assert_eq!(stored(&app, &app.post_form(form).await, &sent).await, roles, "{shown}");
     }
 }
 
@@ -91,11 +119,12 @@ async fn urls_of_data_come_in_every_encoding() {
     let mp4 = json!({"video_url": data_url("video/mp4", &files.mp4)});
     let wav = json!({"audio_url": data_url("audio/wav", &files.wav)});
     let body = json!({"prompt": "a cat", "image_reference": [png], "video_reference": mp4, "audio_reference": wav});
-    assert_eq!(stored(&app, &app.create(body).await).await, [Image, Video, Audio]);
+    let sent = [files.png.as_slice(), &files.mp4, &files.wav];
+    assert_eq!(stored(&app, &app.create(body).await, &sent).await, [Image, Video, Audio]);
     let body = json!({"prompt": "a cat", "image_reference": png.to_string(), "audio_reference": [wav]});
-    assert_eq!(stored(&app, &app.create(body).await).await, [Image, Audio]);
+    assert_eq!(stored(&app, &app.create(body).await, &[&files.png, &files.wav]).await, [Image, Audio]);
     let body = json!({"prompt": "a cat", "input_reference": png});
-    assert_eq!(stored(&app, &app.create(body).await).await, [FirstFrame]);
+    assert_eq!(stored(&app, &app.create(body).await, &[&files.png]).await, [FirstFrame]);
     let url = png["image_url"].as_str().unwrap();
     for form in [
         Form::new().text("image_reference[image_url]", url),
@@ -104,12 +133,17 @@ async fn urls_of_data_come_in_every_encoding() {
         Form::new().json("input_reference", png.clone()),
         Form::new().json("image_reference", json!([png])),
     ] {
-        assert_eq!(stored(&app, &app.post_form(form).await).await, [FirstFrame]);
+        assert_eq!(stored(&app, &app.post_form(form).await, &[&files.png]).await, [FirstFrame]);
     }
     let escaped = url.replace('+', "%2B").replace('=', "%3D");
     let body = format!("prompt=a+cat&image_reference%5Bimage_url%5D={escaped}");
     let reply = app.post("/v1/videos", "application/x-www-form-urlencoded", body).await;
-    assert_eq!(stored(&app, &reply).await, [FirstFrame]);
+    assert_eq!(stored(&app, &reply, &[&files.png]).await, [FirstFrame]);
+    // A plus sign that is not escaped is a space: what is left of the file is not guessed at.
+    let plain = url.replace("base64,", "base64,+");
+    let body = format!("prompt=a+cat&image_reference%5Bimage_url%5D={plain}");
+    let reply = app.post("/v1/videos", "application/x-www-form-urlencoded", body).await;
+    reply.refused(400, "invalid_reference_url", Some("image_reference.image_url"));
 }
 
 #[tokio::test]
@@ -159,6 +193,13 @@ async fn what_does_not_go_together_is_told_and_leaves_nothing() {
         reply.refused(400, code, Some(param));
         app.until_spool_is_empty().await;
     }
+    // A rule about all of a kind names what the client wrote, in param and message alike.
+    let videos = (0..4).fold(Form::new(), |form, _| form.file("input_references", &files.mp4));
+    let message = app.post_form(videos).await.refused(400, "too_many_references", Some("input_references"));
+    assert_eq!(message, "input_references: ref2va takes at most 3 videos, got 4");
+    let images = json!({"image_reference": vec![image; 3]});
+    let nested = app.create(json!({"prompt": "a cat", "extra_params": images})).await;
+    nested.refused(400, "invalid_reference_combination", Some("extra_params.image_reference"));
     assert!(app.jobs().await.is_empty());
 }
 
@@ -202,10 +243,8 @@ async fn files_that_cannot_be_used_are_told_by_their_field() {
         let reply = app.post_form(form).await;
         let message = reply.refused(400, "invalid_reference_media", Some("input_references[1]"));
         assert!(message.starts_with("input_references[1]"), "{name}: {message}");
-        assert!(
-            !message.contains('/') || message.contains("image/") || message.contains("video/"),
-            "{name}: {message}"
-        );
+        let spool = app.state.options.spool.to_str().unwrap();
+        assert!(!message.contains(spool) && !message.contains("clapboard-input"), "{name}: {message}");
         app.until_spool_is_empty().await;
     }
     // What is said of a URL names that, and a field that wants a sound takes no picture.
@@ -221,20 +260,12 @@ async fn files_that_cannot_be_used_are_told_by_their_field() {
     }
     let broken = json!({"prompt": "a cat", "image_reference": {"image_url": "data:image/png;base64,%%%"}});
     app.create(broken).await.refused(400, "invalid_reference_url", Some("image_reference.image_url"));
+    let broken = json!({"prompt": "a cat", "image_reference": [{"image_url": "data:image/png;base64,%%%"}]});
+    let refused = app.create(broken).await;
+    let message = refused.refused(400, "invalid_reference_url", Some("image_reference[0].image_url"));
+    let label = "Invalid image_reference.image_url at image_reference[0].image_url";
+    assert_eq!(message, format!("{label}: the data is not base64"));
     assert!(app.jobs().await.is_empty());
-}
-
-#[tokio::test]
-async fn a_deleted_video_takes_its_inputs_with_it() {
-    let app = TestApp::start_all(Options::default()).await;
-    let reply = app.post_form(Form::new().file("input_reference", &files().png)).await;
-    let id = reply.good()["id"].as_str().unwrap().to_owned();
-    let key = app.job(&id).await.spec.decode().unwrap().inputs[0].object.clone();
-    app.call(axum::http::Method::DELETE, &format!("/v1/videos/{id}")).await.good();
-    app.clock.advance(Duration::from_secs(7200));
-    let garbage: Vec<String> =
-        app.state.store.garbage(10).await.unwrap().into_iter().map(|key| key.as_str().to_owned()).collect();
-    assert_eq!(garbage, [key]);
 }
 
 #[tokio::test]
@@ -257,17 +288,6 @@ async fn the_published_request_of_references_works_on_the_synchronous_route() {
 }
 
 #[tokio::test]
-async fn media_whose_job_is_not_made_are_garbage() {
-    let (app, faulty) = TestApp::start_all(Options::default()).await.over_faulty();
-    faulty.refuse_creates(2);
-    let body: Value = json!({"prompt": "a cat", "image_reference": {"image_url": data_url("image/png", &files().png)}});
-    app.create(body).await.error();
-    assert_eq!(app.state.store.garbage(10).await.unwrap(), []);
-    app.clock.advance(Duration::from_secs(3601));
-    assert_eq!(app.state.store.garbage(10).await.unwrap().len(), 1);
-}
-
-#[tokio::test]
 async fn a_photograph_of_a_phone_is_taken_and_the_machines_lack_of_a_reader_is_not_the_clients_fault() {
     let folder = tempfile::tempdir().unwrap();
     let (png, heic) = (folder.path().join("a.png"), folder.path().join("a.heic"));
@@ -283,34 +303,9 @@ async fn a_photograph_of_a_phone_is_taken_and_the_machines_lack_of_a_reader_is_n
     let lacking = MediaTools { heif: HeifTool::at(folder.path().join("nowhere")), ..MediaTools::clone(&tools()) };
     let state = AppState { tools: Arc::new(lacking), ..app.state.clone() };
     let app = app.with(state);
-    let message = app.post_form(form()).await.refused(500, "internal_error", None);
-    assert!(!message.contains("heif"), "{message}");
-    assert_eq!((app.spooled(), app.jobs().await.len()), (0, 1));
-}
-
-#[tokio::test]
-async fn a_media_store_that_is_away_for_a_moment_is_waited_for() {
-    let app = TestApp::start_all(Options::default()).await;
-    let blob = Arc::new(FaultyBlob::failing(Arc::clone(&app.state.blob), 1));
-    let state = AppState { blob: Arc::clone(&blob) as _, ..app.state.clone() };
-    let app = app.with(state);
-    let form = || Form::new().file("input_reference", &files().png);
-    app.post_form(form()).await.good();
-    assert_eq!(blob.failures_left(), 0);
-    blob.go_away();
     let reply = app.post_form(form()).await;
-    assert_eq!(reply.refused(503, "no_capacity", None), "the media store could not be reached");
+    let message = reply.refused(500, "internal_error", Some("input_reference"));
+    assert_eq!(message, "input_reference: HEIC is not read here; send the picture as JPEG, PNG or WebP");
+    assert_eq!(reply.header("x-should-retry"), "false");
     assert_eq!((app.spooled(), app.jobs().await.len()), (0, 1));
-}
-
-#[tokio::test]
-async fn a_job_with_media_whose_making_was_not_heard_of_is_made_once() {
-    let (app, faulty) = TestApp::start_all(Options::default()).await.over_faulty();
-    faulty.lose_next_create();
-    let reply = app.post_form(Form::new().file("input_reference", &files().png)).await;
-    let id = reply.good()["id"].as_str().unwrap().to_owned();
-    let job = app.only_job().await;
-    assert_eq!(job.id.to_string(), id);
-    app.clock.advance(Duration::from_secs(7200));
-    assert_eq!(app.state.store.garbage(10).await.unwrap(), [], "its media are its own");
 }

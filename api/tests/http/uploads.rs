@@ -68,7 +68,21 @@ async fn a_head_of_a_part_without_end_is_refused() {
     let head = b"--xyzzy\r\nContent-Disposition: form-data; name=\"".to_vec();
     let endless = stream::repeat_with(|| Ok(Bytes::from(vec![b'x'; 1 << 16])));
     let body = Body::from_stream(stream::iter([Piece::Ok(Bytes::from(head))]).chain(endless));
-    within(app.post("/v1/videos", FORM, body)).await.refused(413, "request_too_large", None);
+    let message = within(app.post("/v1/videos", FORM, body)).await.refused(413, "request_too_large", None);
+    assert_eq!(message, "the head of a part, and what stands between parts, must have at most 1048576 bytes");
+}
+
+#[tokio::test]
+async fn fields_where_no_file_was_chosen_are_counted() {
+    let app = TestApp::start_all(Options::default()).await;
+    let empty = |count: usize| {
+        let form = Form::new().file("input_reference", &files().png);
+        (0..count).fold(form, |form, _| form.file_as("input_reference", "", "application/octet-stream", b""))
+    };
+    app.post_form(empty(900)).await.good();
+    let message = app.post_form(empty(1000)).await.refused(400, "invalid_value", Some("input_reference"));
+    assert_eq!(message, "a form must have at most 1000 fields");
+    app.until_spool_is_empty().await;
 }
 
 #[tokio::test]
@@ -101,6 +115,24 @@ async fn a_file_that_comes_too_slowly_is_given_up() {
 }
 
 #[tokio::test]
+async fn a_file_that_drips_is_given_up_long_before_its_time_is_over() {
+    let options = Options {
+        upload_stall_timeout: Duration::from_millis(100),
+        upload_least_bytes_per_s: 1 << 20,
+        drain_timeout: Duration::from_millis(1),
+        ..Options::default()
+    };
+    let app = TestApp::start_all(options).await;
+    let drip = stream::repeat(()).then(async |()| {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        Ok(Bytes::from_static(b"x"))
+    });
+    let reply = within(app.post("/v1/videos", FORM, going_on(drip))).await;
+    let message = reply.refused(408, "request_timeout", None);
+    assert_eq!(message, "the files came with less than 1048576 bytes a second");
+}
+
+#[tokio::test]
 async fn a_form_that_breaks_off_leaves_nothing() {
     let app = TestApp::start_all(Options::default()).await;
     let broken = stream::iter([Err(std::io::Error::other("gone"))]);
@@ -126,41 +158,6 @@ async fn a_client_that_leaves_in_the_middle_of_a_file_leaves_nothing() {
         within(app.until_spool_is_empty()).await;
     }
     assert!(app.jobs().await.is_empty());
-}
-
-#[tokio::test]
-async fn a_request_that_is_dropped_while_its_files_are_looked_into_leaves_nothing() {
-    let app = TestApp::start_all(Options::default()).await;
-    let body = Form::new().file("input_reference", &files().mp4).body();
-    let posted = app.post("/v1/videos", FORM, body);
-    let seen = within(app.until(async || (app.spooled() == 1).then_some(())));
-    tokio::select! {
-        biased;
-        () = seen => {}
-        reply = posted => panic!("{:?} came before the file was seen", reply.status),
-    }
-    within(app.until_spool_is_empty()).await;
-}
-
-#[tokio::test]
-async fn only_so_many_requests_bring_files_at_once() {
-    let options = Options { max_uploads: 1, capacity_wait: Duration::from_millis(50), ..Options::default() };
-    let app = TestApp::start_all(options).await;
-    let address = app.listen().await;
-    let mut first = TcpStream::connect(address).await.unwrap();
-    let head =
-        format!("POST /v1/videos HTTP/1.1\r\nhost: x\r\ncontent-type: {FORM}\r\ncontent-length: 10000000\r\n\r\n");
-    first.write_all(head.as_bytes()).await.unwrap();
-    first.write_all(&Form::new().file("input_reference", b"begin").open()).await.unwrap();
-    within(app.until(async || (app.spooled() == 1).then_some(()))).await;
-    let form = Form::new().file("input_reference", &files().png);
-    let reply = app.post_form(form.clone()).await;
-    reply.refused(503, "no_capacity", None);
-    assert_eq!(reply.header("retry-after"), "5");
-    app.create(json!({"prompt": "a cat", "size": "512x288"})).await.good();
-    drop(first);
-    within(app.until_spool_is_empty()).await;
-    within(app.until(async || (app.post_form(form.clone()).await.status == 200).then_some(()))).await;
 }
 
 #[tokio::test]
