@@ -30,8 +30,8 @@ pub(crate) struct Args {
     http: HttpArgs,
     #[command(flatten)]
     media: MediaArgs,
-    /// The directory of what is being uploaded, with room for --max-uploads requests; processes may share it
-    /// [default: clapboard in the system's directory of temporary files]
+    /// The directory of what is being uploaded, with room for --max-uploads requests. Processes may share it, and remove
+    /// there what others left that were killed [default: a new one among the system's temporary files]
     #[arg(long, env = "CLAPBOARD_SPOOL", value_name = "DIR", help_heading = "HTTP")]
     spool: Option<PathBuf>,
     #[command(flatten)]
@@ -78,7 +78,7 @@ struct Config {
     profile: ModelProfile,
     http: Http,
     tools: MediaTools,
-    spool: PathBuf,
+    spool: Option<PathBuf>,
     policy: Policy,
     distributed: Distributed,
 }
@@ -91,7 +91,7 @@ impl TryFrom<Args> for Config {
         Ok(Self {
             http: Http::try_from(args.http)?,
             tools: args.media.find()?,
-            spool: args.spool.unwrap_or_else(|| std::env::temp_dir().join("clapboard")),
+            spool: args.spool,
             policy: args.policy.policy()?,
             distributed: Distributed::try_from(args.distributed)?,
             profile: args.model.profile()?,
@@ -106,7 +106,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 async fn serve(config: Config) -> anyhow::Result<()> {
     let interrupts = Interrupts::listen()?;
-    let spool = Spool::open(&config.spool)?;
+    let spool = Spool::open(config.spool.as_deref())?;
     let servers = config.distributed.open(&config.policy).await?;
     let shared = Shared {
         store: Arc::clone(&servers.store) as Arc<dyn Store>,

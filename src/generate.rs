@@ -22,7 +22,8 @@ use clapboard_h3::prepare::PreparedReference;
 use clapboard_media::{Ffmpeg, MediaTools, MuxReport};
 use clapboard_worker::MuxSink;
 use tokio::sync::oneshot;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::timeout;
 
 use crate::generate::inputs::{InputArgs, Inputs};
 use crate::generate::report::{Report, signed_seed};
@@ -35,6 +36,8 @@ use crate::settings::{EngineArgs, MediaArgs};
 
 /// How long ffmpeg may take to finish the file after its last frame.
 const ENCODE_TIMEOUT: Duration = Duration::from_secs(600);
+/// How long decoding may take to stop.
+const ABORT_PATIENCE: Duration = Duration::from_secs(5);
 /// How often progress is drawn.
 const DRAW_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -63,13 +66,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let job = Job::try_from(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .context("could not start the runtime")?;
-    let result = runtime.block_on(generate(job));
+    let result = runtime.block_on(generate(args));
     // An engine that still loads only reads, and is not waited for.
     runtime.shutdown_background();
     result.map(|()| ExitCode::SUCCESS)
@@ -81,30 +83,54 @@ struct Job {
     tools: MediaTools,
     spec: Arc<GenerationSpec>,
     inputs: Inputs,
-    target: Target,
     as_json: bool,
 }
 
-impl TryFrom<Args> for Job {
-    type Error = anyhow::Error;
-
+impl Job {
+    /// Looks at everything but the weights; decodes pictures and sounds until `aborted`.
+    ///
     /// Errors: a sentence about the first option that cannot be.
-    fn try_from(args: Args) -> anyhow::Result<Self> {
-        let target = Target::open(&args.output, args.force)?;
+    fn new(args: Args, aborted: &AtomicBool) -> anyhow::Result<Self> {
+        args.inputs.check_task(args.request.task())?;
         let checkpoint = Checkpoint::open(&args.engine.checkpoint)?;
         let tools = args.media.find()?;
-        let inputs = args.inputs.inspect(&tools, &checkpoint.settings().geometry)?;
-        let partition = args.request.partition(&inputs);
+        let inputs = args.inputs.inspect(&tools, &checkpoint.settings().geometry, aborted)?;
+        let partition = inputs.task.partition();
         let spec = args.request.resolve(&checkpoint.profile(&[partition])?, &inputs)?;
         let config = args.engine.config(vec![partition])?;
-        Ok(Self { config, tools, spec: Arc::new(spec), inputs, target, as_json: args.json })
+        Ok(Self { config, tools, spec: Arc::new(spec), inputs, as_json: args.json })
     }
 }
 
-async fn generate(job: Job) -> anyhow::Result<()> {
-    let Job { config, tools, spec, inputs, target, as_json } = job;
-    let started = Instant::now();
+/// Waits for what a thread does, until a signal comes; then the thread is told by `aborted`, and gets a moment to remove
+/// what it has written.
+async fn unless_stopped<T>(
+    interrupts: &mut Interrupts,
+    aborted: &AtomicBool,
+    mut working: JoinHandle<anyhow::Result<T>>,
+) -> anyhow::Result<T> {
+    let signal = tokio::select! {
+        done = &mut working => return done.context("a thread was interrupted")?,
+        signal = interrupts.next() => signal,
+    };
+    aborted.store(true, Ordering::Relaxed);
+    // Whether it has ended or hangs: there is no more to be done about it.
+    let _ = timeout(ABORT_PATIENCE, working).await;
+    Err(Stopped(signal).into())
+}
+
+async fn generate(args: Args) -> anyhow::Result<()> {
+    // From here on: what is being written is removed when a signal comes.
     let mut interrupts = Interrupts::listen()?;
+    let target = Target::open(&args.output, args.force)?;
+    let aborted = Arc::new(AtomicBool::new(false));
+    let looking = spawn_blocking({
+        let aborted = Arc::clone(&aborted);
+        move || Job::new(args, &aborted)
+    });
+    let job = unless_stopped(&mut interrupts, &aborted, looking).await?;
+    let Job { config, tools, spec, inputs, as_json } = job;
+    let started = Instant::now();
 
     output::error_line(format_args!(
         "{} {}, {} frames ({:.3} s), {} forwards, seed {}",
@@ -118,26 +144,28 @@ async fn generate(job: Job) -> anyhow::Result<()> {
     output::error_line(format_args!("loading {}", config.checkpoint.display()));
     let loading = spawn_blocking({
         let config = config.clone();
-        move || EngineHandle::start(config)
+        move || {
+            let engine = EngineHandle::start(config)?;
+            anyhow::Ok((engine, started.elapsed().as_secs_f64()))
+        }
     });
-    let aborted = Arc::new(AtomicBool::new(false));
     let preparing = spawn_blocking({
         let (spec, tools, aborted) = (Arc::clone(&spec), tools.clone(), Arc::clone(&aborted));
         move || inputs.prepare(&spec, &tools, &aborted)
     });
-    let ready = async {
-        let media = preparing.await.context("preparing the inputs was interrupted")??;
-        let engine = loading.await.context("loading the engine was interrupted")??;
-        anyhow::Ok((engine, media))
+    let loaded = tokio::select! {
+        loaded = loading => loaded.context("loading the engine was interrupted")?,
+        signal = interrupts.next() => Err(Stopped(signal).into()),
     };
-    let (engine, media) = tokio::select! {
-        ready = ready => ready?,
-        signal = interrupts.next() => {
+    let (engine, load_seconds) = match loaded {
+        Ok(loaded) => loaded,
+        Err(error) => {
             aborted.store(true, Ordering::Relaxed);
-            return Err(Stopped(signal).into());
+            let _ = timeout(ABORT_PATIENCE, preparing).await;
+            return Err(error);
         }
     };
-    let load_seconds = started.elapsed().as_secs_f64();
+    let media = unless_stopped(&mut interrupts, &aborted, preparing).await?;
 
     let (run, file) =
         generate_file(&engine, &spec, media.into(), &tools.ffmpeg, target.unfinished(), interrupts).await?;

@@ -9,59 +9,92 @@ use uuid::Uuid;
 
 use crate::locked_dir::LockedDir;
 
-/// A folder of this process alone below one that others may use as well. It is removed when this value is dropped; what a
-/// process left that was killed, the next one removes.
+/// What the folders of processes are called.
+const PREFIX: &str = "uploads-";
+/// How old a folder is at least that nobody is about to lock.
+const SETTLED: Duration = Duration::from_secs(60);
+
+/// A folder of this process alone, removed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Spool {
-    folder: LockedDir,
+    place: Place,
+}
+
+/// Where the folder is.
+#[derive(Debug)]
+enum Place {
+    /// Among the system's temporary files, under a name that nobody can foresee.
+    Temporary(tempfile::TempDir),
+    /// Below a folder that other processes may use as well.
+    Shared(LockedDir),
 }
 
 impl Spool {
-    /// Makes a folder below `root`, and removes those whose processes are dead.
+    /// Makes a folder below `root`, and removes there what processes left that were killed; without a root, a folder among the
+    /// system's temporary files.
     ///
     /// Errors: when `root` cannot be made or read, or no folder can be made in it.
-    pub(crate) fn open(root: &Path) -> anyhow::Result<Self> {
-        let folder = LockedDir::open("spool", &root.join(format!("uploads-{}", Uuid::new_v4().simple())))?;
-        let others = fs::read_dir(root).with_context(|| format!("could not read {}", root.display()))?;
-        for other in others.filter_map(Result::ok).map(|entry| entry.path()) {
-            if other != folder.path() && is_spool(&other) {
-                remove_if_dead(&other);
+    pub(crate) fn open(root: Option<&Path>) -> anyhow::Result<Self> {
+        let place = match root {
+            Some(root) => Place::Shared(share(root)?),
+            None => {
+                let made = tempfile::Builder::new().prefix("clapboard-").tempdir();
+                Place::Temporary(made.context("could not make a folder for uploads: name one with --spool")?)
             }
-        }
-        let files = folder.path().join("files");
+        };
+        let spool = Self { place };
+        let files = spool.path();
         fs::create_dir(&files).with_context(|| format!("could not create {}", files.display()))?;
-        Ok(Self { folder })
+        Ok(spool)
     }
 
     /// The folder for files.
     pub(crate) fn path(&self) -> PathBuf {
-        self.folder.path().join("files")
+        let folder = match &self.place {
+            Place::Temporary(folder) => folder.path(),
+            Place::Shared(folder) => folder.path(),
+        };
+        folder.join("files")
     }
 }
 
 impl Drop for Spool {
     fn drop(&mut self) {
-        // What stays the next process removes.
-        let _ = fs::remove_dir_all(self.folder.path());
+        if let Place::Shared(folder) = &self.place {
+            remove(folder.path());
+        }
     }
 }
 
-fn is_spool(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("uploads-"))
+/// Makes and locks a folder below `root`, and removes the folders there whose processes are dead.
+fn share(root: &Path) -> anyhow::Result<LockedDir> {
+    let folder = LockedDir::open("spool", &root.join(format!("{PREFIX}{}", Uuid::new_v4().simple())))?;
+    let others = fs::read_dir(root).with_context(|| format!("could not read {}", root.display()))?;
+    for other in others.filter_map(Result::ok).map(|entry| entry.path()) {
+        let is_spool = other.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
+        if is_spool && other != folder.path() {
+            remove_if_dead(&other);
+        }
+    }
+    Ok(folder)
 }
-
-/// How old a folder is at least that nobody is about to lock.
-const SETTLED: Duration = Duration::from_secs(60);
 
 /// Removes a spool that nobody has locked. Two processes that start at once may both try, and one finds it gone.
 fn remove_if_dead(path: &Path) {
-    let made = fs::metadata(path.join("lock")).and_then(|lock| lock.modified());
-    if made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > SETTLED))
-        && let Ok(dead) = LockedDir::open("spool", path)
-    {
+    let lock = path.join("lock");
+    // One without a lock is being made, or its process was killed before it had locked it or while it removed it.
+    let made = fs::metadata(if lock.exists() { &lock } else { path }).and_then(|found| found.modified());
+    let is_settled = made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > SETTLED));
+    if is_settled && LockedDir::open("spool", path).is_ok() {
         tracing::info!(path = %path.display(), "removing what an API left that was killed");
-        let _ = fs::remove_dir_all(dead.path());
+        remove(path);
     }
+}
+
+/// Removes a spool, its lock last; what stays the next process removes.
+fn remove(path: &Path) {
+    let _ = fs::remove_dir_all(path.join("files"));
+    let _ = fs::remove_dir_all(path);
 }
 
 #[cfg(test)]
@@ -70,26 +103,45 @@ mod tests {
 
     use super::*;
 
+    fn age(path: &Path) {
+        fs::File::open(path).unwrap().set_modified(SystemTime::now() - SETTLED * 2).unwrap();
+    }
+
     #[test]
     fn processes_share_a_root_and_the_dead_leave_nothing() {
         let root = tempfile::tempdir().unwrap();
-        let first = Spool::open(root.path()).unwrap();
+        let first = Spool::open(Some(root.path())).unwrap();
         fs::write(first.path().join("a"), "x").unwrap();
-        let second = Spool::open(root.path()).unwrap();
+        let second = Spool::open(Some(root.path())).unwrap();
         assert!(first.path().join("a").is_file() && second.path() != first.path());
 
-        // As it is after a kill: the files stay, and the lock is gone.
-        let dead = root.path().join("uploads-dead");
-        fs::create_dir_all(dead.join("files")).unwrap();
-        fs::write(dead.join("files/b"), "x").unwrap();
-        let lock = fs::File::create(dead.join("lock")).unwrap();
-        lock.set_modified(SystemTime::now() - SETTLED * 2).unwrap();
+        // As it is after a kill: the files stay, and the lock is gone, or was never made.
+        let (dead, lockless) = (root.path().join("uploads-dead"), root.path().join("uploads-lockless"));
+        for folder in [&dead, &lockless] {
+            fs::create_dir_all(folder.join("files")).unwrap();
+            fs::write(folder.join("files/b"), "x").unwrap();
+        }
+        fs::write(dead.join("lock"), "1\n").unwrap();
+        let young = root.path().join("uploads-young");
+        fs::create_dir(&young).unwrap();
         fs::create_dir(root.path().join("something-else")).unwrap();
-        let third = Spool::open(root.path()).unwrap();
-        assert!(!dead.exists() && root.path().join("something-else").is_dir());
+        age(&dead.join("lock"));
+        age(&lockless);
+        let third = Spool::open(Some(root.path())).unwrap();
+        assert!(!dead.exists() && !lockless.exists() && young.is_dir());
 
         drop((first, second, third));
-        let left: Vec<_> = fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(left, ["something-else"]);
+        let mut left: Vec<_> = fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["something-else", "uploads-young"]);
+    }
+
+    #[test]
+    fn without_a_root_the_folder_goes_with_its_process() {
+        let spool = Spool::open(None).unwrap();
+        let files = spool.path();
+        assert!(files.is_dir());
+        drop(spool);
+        assert!(!files.parent().unwrap().exists());
     }
 }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::bail;
 use clapboard_engine::EngineConfig;
 use clapboard_h3::Partition;
 use clapboard_jobs::{Policy, Store};
@@ -19,20 +18,22 @@ use crate::process::{CLOSING_TIME, Parts, block_on};
 use crate::profile::read_profile;
 use crate::rooms::{self, Engine, Shared};
 use crate::settings::{
-    Distributed, DistributedArgs, EngineArgs, MediaArgs, PartitionArgs, PolicyArgs, WorkerArgs, WorkerSettings,
+    Distributed, DistributedArgs, EngineArgs, MediaArgs, PolicyArgs, WorkerArgs, WorkerSettings, partition,
 };
 
 /// Run jobs of one partition, taken from Postgres; any number of these may run
 ///
 /// SIGTERM or SIGINT drains: the running job is handed back uncounted with its denoising state, and goes on elsewhere;
-/// with --drain finish it is completed first. A second signal exits at once. Exits with 1 when its engine hangs, to be
-/// started anew by a supervisor.
+/// with --drain finish it is completed first. A second signal exits at once. Exits with 1 when its engine hangs,
+/// to be started anew by a supervisor.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     engine: EngineArgs,
-    #[command(flatten)]
-    partitions: PartitionArgs,
+    /// Which transformer weights to load: fl2va for t2va and fl2va, ref2va for ref2va
+    #[arg(long, env = "CLAPBOARD_PARTITION", value_name = "PARTITION", default_value = "fl2va", help_heading = "Engine",
+          value_parser = partition())]
+    partition: Partition,
     #[command(flatten)]
     media: MediaArgs,
     /// The directory of unfinished files, with room for a few videos; one worker at a time may use it
@@ -66,20 +67,10 @@ impl TryFrom<Args> for Config {
             worker: args.worker.settings(&policy)?,
             policy,
             distributed: Distributed::try_from(args.distributed)?,
-            engine: args.engine.config(vec![pinned(&args.partitions.partitions())?])?,
+            engine: args.engine.config(vec![args.partition])?,
             tools: args.media.find()?,
             scratch: args.scratch,
         })
-    }
-}
-
-/// A worker has one partition, so that a queue says which workers there are for it.
-fn pinned(partitions: &[Partition]) -> anyhow::Result<Partition> {
-    match partitions {
-        [partition] => Ok(*partition),
-        _ => bail!(
-            "--partition must name one partition: run a worker for each, or `clapboard serve`, which can have both"
-        ),
     }
 }
 

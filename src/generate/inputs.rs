@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clapboard_h3::prepare::{PreparedReference, ReferenceLimits};
 use clapboard_h3::{GenerationSpec, GeometryProfile, Medium, Task};
 use clapboard_media::decode::{Claim, Kind};
@@ -47,25 +47,52 @@ pub(crate) struct Inputs {
     pub(crate) media: Vec<Medium>,
     /// Where the keyframes stand.
     pub(crate) frame_indices: Option<Vec<i64>>,
-    /// The task, where it does not follow from the kinds.
-    pub(crate) task: Option<Task>,
+    /// The task that goes with them.
+    pub(crate) task: Task,
 }
 
 impl InputArgs {
+    /// Returns the task that goes with the flags that were given.
+    fn task(&self) -> Task {
+        if self.first_frame.is_some() || self.last_frame.is_some() {
+            Task::Fl2va
+        } else if self.image.is_empty() && self.video.is_empty() && self.audio.is_empty() {
+            Task::T2va
+        } else {
+            Task::Ref2va
+        }
+    }
+
+    /// Checks a task that was asked for by name against the flags. A name that is none passes: it is refused with the
+    /// request.
+    ///
+    /// Errors: a sentence that names the flags which go with the task.
+    pub(crate) fn check_task(&self, named: Option<&str>) -> anyhow::Result<()> {
+        let Some(task) = named.and_then(|name| name.parse::<Task>().ok()) else { return Ok(()) };
+        let goes_with = match task {
+            Task::T2va => "no inputs",
+            Task::Fl2va => "--first-frame, --last-frame or both, and nothing else",
+            Task::Ref2va => "--image, --video and --audio",
+        };
+        ensure!(self.task() == task, "--task {task} goes with {goes_with}");
+        Ok(())
+    }
+
     /// Looks at the files.
     ///
     /// Errors: a sentence that names the flag and the file, and what is wrong with it.
-    pub(crate) fn inspect(self, tools: &MediaTools, geometry: &GeometryProfile) -> anyhow::Result<Inputs> {
+    pub(crate) fn inspect(
+        self,
+        tools: &MediaTools,
+        geometry: &GeometryProfile,
+        aborted: &AtomicBool,
+    ) -> anyhow::Result<Inputs> {
+        let task = self.task();
         let frame_indices = match (&self.first_frame, &self.last_frame) {
             (None, None) => None,
             (Some(_), None) => Some(vec![0]),
             (None, Some(_)) => Some(vec![-1]),
             (Some(_), Some(_)) => Some(vec![0, -1]),
-        };
-        let task = if frame_indices.is_some() {
-            Some(Task::Fl2va)
-        } else {
-            Some(Task::Ref2va).filter(|_| !self.image.is_empty() || !self.video.is_empty() || !self.audio.is_empty())
         };
         let named = |flag, kind, paths: Vec<PathBuf>| paths.into_iter().map(move |path| NamedFile { flag, kind, path });
         let files: Vec<NamedFile> = named("--first-frame", Kind::Image, self.first_frame.into_iter().collect())
@@ -76,7 +103,8 @@ impl InputArgs {
             .collect();
         let scratch = tempfile::tempdir().context("could not make a folder for unfinished files")?;
         let limits = ReferenceLimits::of(geometry);
-        let media = files.iter().enumerate().map(|(index, file)| medium(index, file, tools, scratch.path(), &limits));
+        let look = |(index, file)| medium(index, file, tools, scratch.path(), &limits, aborted);
+        let media = files.iter().enumerate().map(look);
         let media = media.collect::<anyhow::Result<_>>()?;
         Ok(Inputs { files, media, frame_indices, task })
     }
@@ -115,12 +143,12 @@ fn medium(
     tools: &MediaTools,
     scratch: &Path,
     limits: &ReferenceLimits,
+    aborted: &AtomicBool,
 ) -> anyhow::Result<Medium> {
     let size_bytes = fs::metadata(&file.path).with_context(|| file.to_string())?.len();
     let name = file.path.file_name().map(|name| name.to_string_lossy().into_owned());
     let claim = Claim { content_type: None, file_name: name.as_deref() };
-    let never = AtomicBool::new(false);
-    let facts = reference::inspect(tools, scratch, &file.path, &claim, file.kind, limits, &never)
+    let facts = reference::inspect(tools, scratch, &file.path, &claim, file.kind, limits, aborted)
         .with_context(|| file.to_string())?;
     Ok(Medium { field: file.to_string(), object: index.to_string(), size_bytes, facts })
 }

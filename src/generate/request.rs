@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clapboard_h3::{GenerationSpec, ModelProfile, Partition, Recipe, Task, VideoRequest};
+use clapboard_h3::{GenerationSpec, ModelProfile, Recipe, VideoRequest};
 use uuid::Uuid;
 
 use crate::generate::flags::told_by_flag;
@@ -15,7 +15,7 @@ pub(crate) struct RequestArgs {
     /// The text to generate from
     #[arg(long)]
     prompt: String,
-    /// The task by name: t2va, fl2va or ref2va; without it, it follows from the inputs
+    /// The task by name: t2va, fl2va or ref2va; it has to go with the inputs, from which it follows when left out
     #[arg(long)]
     task: Option<String>,
     /// The canvas as WIDTHxHEIGHT, floored to multiples of 32; it carries its own ratio. This or --aspect-ratio is needed
@@ -59,18 +59,16 @@ pub(crate) struct RequestArgs {
 }
 
 impl RequestArgs {
-    /// Returns the transformer weights that the task needs, as far as it is known; a name that is none is refused by
-    /// [`resolve`](Self::resolve).
-    pub(crate) fn partition(&self, inputs: &Inputs) -> Partition {
-        let named = self.task.as_ref().and_then(|name| name.parse::<Task>().ok());
-        named.or(inputs.task).unwrap_or(Task::T2va).partition()
+    /// Returns the task that was asked for by name.
+    pub(crate) fn task(&self) -> Option<&str> {
+        self.task.as_deref()
     }
 
     /// Turns the options into the specification of a run, by the same rules as the API.
     pub(crate) fn resolve(self, profile: &ModelProfile, inputs: &Inputs) -> anyhow::Result<GenerationSpec> {
         let request = VideoRequest {
             prompt: Some(self.prompt),
-            task: self.task.or_else(|| inputs.task.map(|task| task.to_string())),
+            task: self.task.or_else(|| Some(inputs.task.to_string())),
             frame_indices: inputs.frame_indices.clone(),
             media: inputs.media.clone(),
             size: self.size,

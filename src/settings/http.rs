@@ -6,9 +6,12 @@ use std::time::Duration;
 use anyhow::{bail, ensure};
 use clap::ArgAction;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clapboard_api::{Auth, Options};
+use clapboard_api::{AllowedHost, Auth, InvalidHost, Options};
 
 use super::duration;
+
+/// The shortest time that a stored input may wait for its job.
+const LEAST_INPUT_GRACE: Duration = Duration::from_secs(10);
 
 /// Where the service listens and what it accepts.
 #[derive(Debug, clap::Args)]
@@ -44,9 +47,21 @@ pub(crate) struct HttpArgs {
     #[arg(long, env = "CLAPBOARD_MAX_LARGE_BODIES", value_name = "N",
           default_value_t = Options::default().max_large_bodies)]
     max_large_bodies: usize,
-    /// How many requests with media are received, looked into and stored at once; each may take 600 MiB of disk
+    /// How many requests with media are received, looked into and stored at once; each may take 600 MiB of disk, and 100 MiB
+    /// more while it is looked into
     #[arg(long, env = "CLAPBOARD_MAX_UPLOADS", value_name = "N", default_value_t = Options::default().max_uploads)]
     max_uploads: usize,
+    /// How many of these a tenant may have, where there are keys [default: 4, or --max-uploads if that is less]
+    #[arg(long, env = "CLAPBOARD_MAX_UPLOADS_PER_TENANT", value_name = "N")]
+    max_uploads_per_tenant: Option<usize>,
+    /// How much memory looking into files may take, in MiB: here, and as bounds of the programs that do it
+    #[arg(long, env = "CLAPBOARD_INSPECTION_MEMORY_MIB", value_name = "MIB",
+          default_value_t = Options::default().inspection_memory_bytes >> 20)]
+    inspection_memory_mib: u64,
+    /// How long looking into the files of one request may take, together
+    #[arg(long, env = "CLAPBOARD_INSPECTION_TIMEOUT", value_name = "DURATION", default_value = "120s",
+          value_parser = duration::parse)]
+    inspection_timeout: Duration,
     /// How long a request body with files may take to come
     #[arg(long, env = "CLAPBOARD_UPLOAD_TIMEOUT", value_name = "DURATION", default_value = "15m",
           value_parser = duration::parse)]
@@ -55,6 +70,10 @@ pub(crate) struct HttpArgs {
     #[arg(long, env = "CLAPBOARD_UPLOAD_STALL_TIMEOUT", value_name = "DURATION", default_value = "30s",
           value_parser = duration::parse)]
     upload_stall_timeout: Duration,
+    /// How fast a request body with files has to come on average, in KiB a second; 0 for any rate
+    #[arg(long, env = "CLAPBOARD_UPLOAD_LEAST_RATE_KIB", value_name = "KIB",
+          default_value_t = Options::default().upload_least_bytes_per_s >> 10)]
+    upload_least_rate_kib: u64,
     /// How long a request with media or long texts waits while as many as may are served, before it is answered with 503
     #[arg(long, env = "CLAPBOARD_CAPACITY_WAIT", value_name = "DURATION", default_value = "10s",
           value_parser = duration::parse)]
@@ -64,7 +83,8 @@ pub(crate) struct HttpArgs {
           value_parser = duration::parse)]
     input_fetch_timeout: Duration,
     /// Hosts that a request's URLs may name although their addresses are private, separated by commas
-    #[arg(long, env = "CLAPBOARD_ALLOW_URL_HOST", value_name = "HOST", value_delimiter = ',')]
+    #[arg(long, env = "CLAPBOARD_ALLOW_URL_HOST", value_name = "HOST", value_delimiter = ',',
+          value_parser = url_host)]
     allow_url_host: Vec<String>,
     /// How long a stored input may wait for its job to be made, before it is deleted; longer than storing all of a
     /// request's inputs takes
@@ -127,16 +147,32 @@ impl TryFrom<HttpArgs> for Http {
             ("--upload-timeout", http.upload_timeout),
             ("--upload-stall-timeout", http.upload_stall_timeout),
             ("--input-fetch-timeout", http.input_fetch_timeout),
-            ("--input-grace", http.input_grace),
+            ("--inspection-timeout", http.inspection_timeout),
         ] {
             ensure!(!duration.is_zero(), "{name} must not be zero");
         }
+        ensure!(
+            http.upload_stall_timeout <= http.upload_timeout,
+            "--upload-stall-timeout {:?} is longer than --upload-timeout {:?}",
+            http.upload_stall_timeout,
+            http.upload_timeout
+        );
+        ensure!(http.input_grace >= LEAST_INPUT_GRACE, "--input-grace must be at least {LEAST_INPUT_GRACE:?}");
         for (name, number) in [
             ("--max-connections", http.max_connections),
             ("--max-uploads", http.max_uploads),
             ("--max-large-bodies", http.max_large_bodies),
         ] {
             ensure!(number > 0, "{name} must be at least 1");
+        }
+        ensure!(http.inspection_memory_mib > 0, "--inspection-memory-mib must be at least 1");
+        let usual_share = Options::default().max_uploads_per_tenant;
+        if let Some(share) = http.max_uploads_per_tenant {
+            let all = http.max_uploads;
+            ensure!(
+                (1..=all).contains(&share),
+                "--max-uploads-per-tenant must be from 1 to --max-uploads {all}, got {share}"
+            );
         }
         Ok(Self {
             listen: http.listen,
@@ -147,6 +183,10 @@ impl TryFrom<HttpArgs> for Http {
                 max_body_bytes: http.max_body_mib << 20,
                 max_large_bodies: http.max_large_bodies,
                 max_uploads: http.max_uploads,
+                max_uploads_per_tenant: http.max_uploads_per_tenant.unwrap_or(usual_share).min(http.max_uploads),
+                inspection_memory_bytes: http.inspection_memory_mib.saturating_mul(1 << 20),
+                inspection_timeout: http.inspection_timeout,
+                upload_least_bytes_per_s: http.upload_least_rate_kib.saturating_mul(1 << 10),
                 upload_timeout: http.upload_timeout,
                 upload_stall_timeout: http.upload_stall_timeout,
                 capacity_wait: http.capacity_wait,
@@ -191,6 +231,11 @@ fn auth() -> impl TypedValueParser<Value = Auth> {
         "keys" => Auth::Keys,
         _ => Auth::Open,
     })
+}
+
+/// Checks the name or address of a host.
+fn url_host(text: &str) -> Result<String, InvalidHost> {
+    text.parse::<AllowedHost>().map(|_| text.to_owned())
 }
 
 /// Reads an address and a port; names are not looked up, since one may stand for several addresses.
@@ -247,6 +292,15 @@ mod tests {
         assert!(refusal(&["--max-body-mib", "0"]).contains("--max-body-mib must be from 1 to 1024, got 0"));
         assert_eq!(refusal(&["--sync-timeout", "0s"]), "--sync-timeout must not be zero");
         assert_eq!(refusal(&["--max-connections", "0"]), "--max-connections must be at least 1");
+        assert_eq!(
+            refusal(&["--max-uploads", "2", "--max-uploads-per-tenant", "3"]),
+            "--max-uploads-per-tenant must be from 1 to --max-uploads 2, got 3"
+        );
+        assert_eq!(http(&["--max-uploads", "2"]).unwrap().options.max_uploads_per_tenant, 2);
+        assert!(refusal(&["--allow-url-host", "nas.home:9000"]).contains("is not a host"));
+        assert_eq!(refusal(&["--input-grace", "1s"]), "--input-grace must be at least 10s");
+        let refused = refusal(&["--upload-timeout", "10s", "--upload-stall-timeout", "20s"]);
+        assert_eq!(refused, "--upload-stall-timeout 20s is longer than --upload-timeout 10s");
     }
 
     #[test]

@@ -42,7 +42,8 @@ pub(crate) struct WorkerArgs {
     /// [default: any that the model allows]
     #[arg(long, env = "CLAPBOARD_MAX_ROWS", value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..))]
     max_rows: Option<u64>,
-    /// How long the engine may stay at one layer, block or tile before it counts as wedged and the process ends
+    /// How long the engine may stay at one layer, block, tile or part of loading its weights before it counts as wedged and
+    /// the process ends; and how long a decoder of inputs may do nothing before its attempt fails: more than 2m
     #[arg(long, env = "CLAPBOARD_STALL_LIMIT", value_name = "DURATION", default_value = "10m",
           value_parser = duration::parse)]
     stall_limit: Duration,
@@ -54,6 +55,10 @@ pub(crate) struct WorkerArgs {
     #[arg(long, env = "CLAPBOARD_UPLOAD_DEADLINE", value_name = "DURATION", default_value = "30m",
           value_parser = duration::parse)]
     upload_deadline: Duration,
+    /// How long fetching a job's inputs is tried, before the job is handed back uncounted
+    #[arg(long, env = "CLAPBOARD_INPUT_DEADLINE", value_name = "DURATION", default_value = "30m",
+          value_parser = duration::parse)]
+    input_deadline: Duration,
     /// How long a worker claims nothing after a fault of the machine, such as a full disk; doubled with each further one,
     /// up to 2m
     #[arg(long, env = "CLAPBOARD_UNWELL_PAUSE", value_name = "DURATION", default_value = "5s",
@@ -91,6 +96,7 @@ impl WorkerArgs {
             checkpoint_interval: Some(self.checkpoint_interval).filter(|interval| !interval.is_zero()),
             encode_timeout: self.encode_timeout,
             upload_deadline: self.upload_deadline,
+            input_fetch_deadline: self.input_deadline,
             unwell_pause: self.unwell_pause,
             drain: self.drain,
             drain_timeout: self.drain_timeout,

@@ -80,7 +80,7 @@ fn the_rules_are_those_of_the_api() {
     let cases: [(&[&str], &str); 4] = [
         (&["--steps", "1"], "--steps counts sigma points and must be between 2 and 200, got 1"),
         (&["--quality", "best"], "--quality must be one of lossless, high, got \"best\""),
-        (&["--task", "fl2va"], "--image: fl2va takes 1 to 2 images, got 0"),
+        (&["--task", "fl2va"], "--task fl2va goes with --first-frame, --last-frame or both, and nothing else"),
         (&["--flow-shift", "inf"], "--flow-shift: shift must be finite and positive, got inf"),
     ];
     for (options, rule) in cases {

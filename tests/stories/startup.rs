@@ -66,16 +66,6 @@ fn the_open_network_is_served_only_when_it_is_said_twice() {
 }
 
 #[test]
-fn a_worker_has_one_partition() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut worker = clapboard();
-    worker.arg("worker").arg("--checkpoint").arg(folder.path()).arg("--scratch").arg(folder.path().join("scratch"));
-    worker.args(["--database-url", "postgres://u@h/d", "--redis-url", "redis://h", "--s3-bucket", "media"]);
-    let refusal = refused(&worker.args(["--partition", "fl2va,ref2va"]).output().unwrap());
-    assert!(refusal.starts_with("clapboard: --partition must name one partition"), "{refusal}");
-}
-
-#[test]
 fn a_checkpoint_that_is_not_there_is_told_once_and_leaves_no_data_directory() {
     let folder = tempfile::tempdir().unwrap();
     let (checkpoint, data) = (folder.path().join("nosuch"), folder.path().join("data"));
