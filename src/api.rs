@@ -31,7 +31,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     media: MediaArgs,
     /// The directory of what is being uploaded, with room for --max-uploads requests. Processes may share it, and remove
-    /// there what others left that were killed [default: a new one among the system's temporary files]
+    /// there what others left that were killed [default: a new one among the system's temporary files, which nobody removes if
+    /// this process is killed]
     #[arg(long, env = "CLAPBOARD_SPOOL", value_name = "DIR", help_heading = "HTTP")]
     spool: Option<PathBuf>,
     #[command(flatten)]
@@ -107,6 +108,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 async fn serve(config: Config) -> anyhow::Result<()> {
     let interrupts = Interrupts::listen()?;
     let spool = Spool::open(config.spool.as_deref())?;
+    let sweeping = tokio::spawn(spool.sweeper());
     let servers = config.distributed.open(&config.policy).await?;
     let shared = Shared {
         store: Arc::clone(&servers.store) as Arc<dyn Store>,
@@ -126,6 +128,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let address = rooms::spawn_api(&mut parts, &shared, api).await?;
     output::status(format_args!("clapboard listens on http://{address}"));
     let outcome = parts.run(interrupts, Some(limit), |_| readiness.set(ServiceState::Draining)).await;
+    sweeping.abort();
     servers.store.close().await;
     outcome
 }

@@ -252,6 +252,8 @@ async fn generate_file(
         file = &mut finishing => file.context("finishing the file was interrupted")?,
         signal = interrupts.next() => {
             spawn_blocking(move || unwanted.abort()).await.context("could not remove the unfinished file")?;
+            // The thread that finishes removes what it has written, and gets a moment for it.
+            let _ = timeout(ABORT_PATIENCE, finishing).await;
             return Err(Stopped(signal).into());
         }
     };

@@ -14,6 +14,8 @@ pub(crate) enum Interrupt {
     Terminate,
     /// SIGINT, as Ctrl-C sends it.
     Interrupt,
+    /// SIGHUP, as a terminal sends it that is closed.
+    HangUp,
 }
 
 impl Interrupt {
@@ -22,6 +24,7 @@ impl Interrupt {
         match self {
             Self::Terminate => 143,
             Self::Interrupt => 130,
+            Self::HangUp => 129,
         }
     }
 }
@@ -31,6 +34,7 @@ impl fmt::Display for Interrupt {
         f.write_str(match self {
             Self::Terminate => "SIGTERM",
             Self::Interrupt => "SIGINT",
+            Self::HangUp => "SIGHUP",
         })
     }
 }
@@ -40,18 +44,21 @@ impl fmt::Display for Interrupt {
 #[error("stopped by {0}, nothing was written")]
 pub(crate) struct Stopped(pub(crate) Interrupt);
 
-/// Hears SIGTERM and SIGINT from its making on.
+/// Hears SIGTERM, SIGINT and SIGHUP from its making on.
 #[derive(Debug)]
 pub(crate) struct Interrupts {
     terminate: Signal,
     interrupt: Signal,
+    /// None where it is ignored, as `nohup` has it: then the process is to outlive its terminal.
+    hang_up: Option<Signal>,
 }
 
 impl Interrupts {
     /// Begins to listen; the process is no longer ended by these signals themselves.
     pub(crate) fn listen() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("could not listen to signals");
-        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+        let hang_up = if is_ignored(SignalKind::hangup()) { None } else { Some(listen(SignalKind::hangup())?) };
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())?, hang_up })
     }
 
     /// Waits for the next signal.
@@ -59,6 +66,7 @@ impl Interrupts {
         tokio::select! {
             _ = self.terminate.recv() => Interrupt::Terminate,
             _ = self.interrupt.recv() => Interrupt::Interrupt,
+            () = heard(&mut self.hang_up) => Interrupt::HangUp,
         }
     }
 
@@ -70,6 +78,24 @@ impl Interrupts {
             exit(signal);
         });
     }
+}
+
+/// Waits for a signal that may be ignored.
+async fn heard(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => {
+            signal.recv().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Tells whether the process was started with a signal ignored, as far as the system says so.
+fn is_ignored(kind: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    mask >> (kind.as_raw_value() - 1) & 1 == 1
 }
 
 /// The log whose last lines an exit at once still waits for.

@@ -59,7 +59,7 @@ async fn serve(config: Config, profile: ModelProfile) -> anyhow::Result<()> {
     let readiness = Readiness::new();
     let mut parts = Parts::new();
     let limit = config.worker.drain_limit().map(|limit| limit + config.http.options.closing_grace + CLOSING_TIME);
-    let spool = Spool::open(Some(&data.spool()))?;
+    let spool = Spool::alone(&data.spool())?;
     let api = Api {
         http: config.http,
         tools: config.tools.clone(),

@@ -11,6 +11,8 @@ use crate::locked_dir::LockedDir;
 
 /// What the folders of processes are called.
 const PREFIX: &str = "uploads-";
+/// How often what the dead have left is looked for.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(120);
 /// How old a folder is at least that nobody is about to lock.
 const SETTLED: Duration = Duration::from_secs(60);
 
@@ -30,13 +32,28 @@ enum Place {
 }
 
 impl Spool {
-    /// Makes a folder below `root`, and removes there what processes left that were killed; without a root, a folder among the
-    /// system's temporary files.
+    /// Makes the folder of a process that alone uses `root`, and removes all that others left there.
+    ///
+    /// Errors: when `root` cannot be made or read, or no folder can be made in it.
+    pub(crate) fn alone(root: &Path) -> anyhow::Result<Self> {
+        match fs::remove_dir_all(root) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("could not clear {}", root.display()));
+            }
+            _ => {}
+        }
+        Self::open(Some(root))
+    }
+
+    /// Makes a folder below `root`, which other processes may use as well; without a root, one among the system's temporary
+    /// files.
     ///
     /// Errors: when `root` cannot be made or read, or no folder can be made in it.
     pub(crate) fn open(root: Option<&Path>) -> anyhow::Result<Self> {
         let place = match root {
-            Some(root) => Place::Shared(share(root)?),
+            Some(root) => {
+                Place::Shared(LockedDir::open("spool", &root.join(format!("{PREFIX}{}", Uuid::new_v4().simple())))?)
+            }
             None => {
                 let made = tempfile::Builder::new().prefix("clapboard-").tempdir();
                 Place::Temporary(made.context("could not make a folder for uploads: name one with --spool")?)
@@ -46,6 +63,24 @@ impl Spool {
         let files = spool.path();
         fs::create_dir(&files).with_context(|| format!("could not create {}", files.display()))?;
         Ok(spool)
+    }
+
+    /// Returns what removes, at once and from time to time, what processes left that were killed and shared the root.
+    pub(crate) fn sweeper(&self) -> impl Future<Output = ()> + Send + 'static {
+        let own = match &self.place {
+            Place::Shared(folder) => Some(folder.path().to_owned()),
+            Place::Temporary(_) => None,
+        };
+        async move {
+            let Some(own) = own else { return };
+            let mut turns = tokio::time::interval(SWEEP_INTERVAL);
+            loop {
+                turns.tick().await;
+                let own = own.clone();
+                // What went wrong once may go right the next time.
+                let _ = tokio::task::spawn_blocking(move || remove_dead(&own)).await;
+            }
+        }
     }
 
     /// The folder for files.
@@ -66,17 +101,16 @@ impl Drop for Spool {
     }
 }
 
-/// Makes and locks a folder below `root`, and removes the folders there whose processes are dead.
-fn share(root: &Path) -> anyhow::Result<LockedDir> {
-    let folder = LockedDir::open("spool", &root.join(format!("{PREFIX}{}", Uuid::new_v4().simple())))?;
-    let others = fs::read_dir(root).with_context(|| format!("could not read {}", root.display()))?;
+/// Removes the folders beside `own` whose processes are dead.
+fn remove_dead(own: &Path) {
+    // What cannot be listed now is listed another time.
+    let Some(Ok(others)) = own.parent().map(fs::read_dir) else { return };
     for other in others.filter_map(Result::ok).map(|entry| entry.path()) {
         let is_spool = other.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
-        if is_spool && other != folder.path() {
+        if is_spool && other != own {
             remove_if_dead(&other);
         }
     }
-    Ok(folder)
 }
 
 /// Removes a spool that nobody has locked. Two processes that start at once may both try, and one finds it gone.
@@ -128,12 +162,24 @@ mod tests {
         age(&dead.join("lock"));
         age(&lockless);
         let third = Spool::open(Some(root.path())).unwrap();
+        remove_dead(third.path().parent().unwrap());
         assert!(!dead.exists() && !lockless.exists() && young.is_dir());
 
         drop((first, second, third));
         let mut left: Vec<_> = fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
         assert_eq!(left, ["something-else", "uploads-young"]);
+    }
+
+    #[test]
+    fn who_is_alone_waits_for_no_lock_to_grow_old() {
+        let root = tempfile::tempdir().unwrap();
+        let spool = root.path().join("spool");
+        fs::create_dir_all(spool.join("uploads-dead/files")).unwrap();
+        fs::write(spool.join("uploads-dead/lock"), "1\n").unwrap();
+        let own = Spool::alone(&spool).unwrap();
+        assert!(own.path().is_dir());
+        assert_eq!(fs::read_dir(&spool).unwrap().count(), 1);
     }
 
     #[test]

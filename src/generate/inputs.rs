@@ -20,13 +20,15 @@ pub(crate) struct InputArgs {
     /// A picture for the last frame (fl2va)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["image", "video", "audio"])]
     last_frame: Option<PathBuf>,
-    /// A picture to refer to as <Picture 1>, <Picture 2> … (ref2va); up to 9
+    /// A picture to refer to as <Picture 1>, <Picture 2> … (ref2va); repeat the flag for more, up to 9
     #[arg(long, value_name = "FILE")]
     image: Vec<PathBuf>,
-    /// A video to refer to as <Video 1> …, with its sound if it has some (ref2va): MP4 or MOV; up to 3
+    /// A video to refer to as <Video 1> …, with its sound if it has some (ref2va): MP4 or MOV; repeat the flag for more, up to
+    /// 3
     #[arg(long, value_name = "FILE")]
     video: Vec<PathBuf>,
-    /// A sound to refer to as <Audio 1> … (ref2va): WAV or MP3; up to 3, and only beside a picture or a video
+    /// A sound to refer to as <Audio 1> … (ref2va), counted after the soundtracks of videos: WAV, MP3 or M4A; repeat the flag
+    /// for more, up to 3, and only beside a picture or a video
     #[arg(long, value_name = "FILE")]
     audio: Vec<PathBuf>,
 }
@@ -145,7 +147,11 @@ fn medium(
     limits: &ReferenceLimits,
     aborted: &AtomicBool,
 ) -> anyhow::Result<Medium> {
-    let size_bytes = fs::metadata(&file.path).with_context(|| file.to_string())?.len();
+    let is_url = file.path.to_str().is_some_and(|path| path.starts_with("http://") || path.starts_with("https://"));
+    ensure!(!is_url, "{file}: a file is needed here, not a URL");
+    let metadata = fs::metadata(&file.path).with_context(|| file.to_string())?;
+    ensure!(metadata.is_file(), "{file}: not a file");
+    let size_bytes = metadata.len();
     let name = file.path.file_name().map(|name| name.to_string_lossy().into_owned());
     let claim = Claim { content_type: None, file_name: name.as_deref() };
     let facts = reference::inspect(tools, scratch, &file.path, &claim, file.kind, limits, aborted)

@@ -56,6 +56,7 @@ fn request(job: &Job) -> Option<Value> {
         "num_inference_steps": spec.video_sigmas.points(),
         "seed": spec.seed,
         "recipe": spec.recipe,
+        "inputs": spec.inputs.iter().map(|input| json!({ "role": input.role, "shape": input.shape })).collect::<Vec<Value>>(),
     }))
 }
 

@@ -22,10 +22,15 @@ pub(crate) struct MediaArgs {
 }
 
 impl MediaArgs {
-    /// Finds and checks the programs; that for HEIC is looked for when one comes.
+    /// Finds and checks the programs; that for HEIC is looked for when one comes, unless it is named.
     pub(crate) fn find(&self) -> anyhow::Result<MediaTools> {
         let ffmpeg = self.programs().context("media can be neither read nor written on this machine")?;
-        Ok(MediaTools { ffmpeg, heif: self.heif() })
+        let heif = self.heif();
+        // One that is named is meant to be there.
+        if self.heif_dec.is_some() {
+            heif.check().context("--heif-dec cannot be used")?;
+        }
+        Ok(MediaTools { ffmpeg, heif })
     }
 
     /// The program for HEIC, wherever it is.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clapboard_jobs::{Policy, WorkerId};
 use clapboard_worker::{DrainMode, Options, StallLimits};
@@ -102,6 +102,7 @@ impl WorkerArgs {
             drain_timeout: self.drain_timeout,
             ..Options::new(WorkerId::new(), PathBuf::new())
         };
+        ensure!(!self.input_deadline.is_zero(), "--input-deadline must not be zero");
         let options = options.validated().context(
             "--lease, --beat-interval, --fence-margin, --poll-interval, --unwell-pause, --encode-timeout and --stall-limit",
         )?;

@@ -1,6 +1,7 @@
 //! `clapboard generate`: one prompt to one file.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -133,4 +134,30 @@ fn an_interrupt_stops_at_the_next_block_and_leaves_nothing() {
     assert_eq!(status.code(), Some(130), "as a shell reports SIGINT: {told}");
     assert!(told.contains("stopped by SIGINT, nothing was written"), "{told}");
     assert!(files_below(&out).is_empty());
+}
+
+#[test]
+fn an_interrupt_while_the_file_is_finished_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoint, out) = (folder.path().join("checkpoint"), folder.path().join("out"));
+    tiny_checkpoint(&checkpoint);
+    fs::create_dir(&out).unwrap();
+    // Takes all that it is given, and then does not end.
+    let slow = folder.path().join("ffmpeg");
+    let script = "#!/bin/sh\nfor it in \"$@\"; do case $it in -version|-encoders) exec ffmpeg \"$@\";; esac; done\ncat >/dev/null\nexec sleep 1000\n";
+    fs::write(&slow, script).unwrap();
+    fs::set_permissions(&slow, fs::Permissions::from_mode(0o755)).unwrap();
+    let stderr = folder.path().join("stderr");
+    for (signal, code) in [(Signal::INT, 130), (Signal::HUP, 129)] {
+        let mut command = generate(&checkpoint, &out.join("video.mp4"));
+        command.args(["--steps", "2", "--ffmpeg"]).arg(&slow);
+        command.stdout(Stdio::null()).stderr(fs::File::create(&stderr).unwrap());
+        let mut child = command.spawn().unwrap();
+        until("the last phase", || fs::read_to_string(&stderr).unwrap().contains("decode_video").then_some(()));
+        until("the soundtrack beside the file", || (files_below(&out).len() > 1).then_some(()));
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let status = until("the process to end", || child.try_wait().unwrap());
+        assert_eq!(status.code(), Some(code), "{}", fs::read_to_string(&stderr).unwrap());
+        assert!(files_below(&out).is_empty(), "{:?}", files_below(&out));
+    }
 }
