@@ -49,6 +49,6 @@ pub use options::{InvalidOptions, Options};
 pub use readiness::{Readiness, ServiceState};
 pub use server::serve;
 pub use videos::{
-    AudioUrl, CreateVideo, DeletedVideo, ImageUrl, OneOrMore, Video, VideoError, VideoFile, VideoList, VideoStatus,
-    VideoUrl,
+    AudioUrl, CreateVideo, DeletedVideo, ImageUrl, InputReference, OneOrMore, ReferenceFile, Video, VideoError,
+    VideoFile, VideoList, VideoStatus, VideoUrl,
 };

@@ -32,6 +32,8 @@ const MAX_UNPARSED_BYTES: usize = 1 << 20;
 /// What a body held.
 #[derive(Debug, Default)]
 pub(crate) struct Decoded {
+    /// Whether it was a form, whose fields are all texts.
+    pub(crate) is_form: bool,
     /// Its fields.
     pub(crate) tree: Map<String, Value>,
     /// Its files, in the order in which they came.
@@ -168,11 +170,11 @@ async fn decode_kind(
         return multipart::decode(content_type, body.clone(), options, intake, rooms).await;
     }
     let whole = read_all(body, options, rooms).await?;
-    let tree = match kind {
-        Kind::Json => json::decode(&whole)?,
-        _ => urlencoded::decode(&whole)?,
+    let (tree, is_form) = match kind {
+        Kind::Json => (json::decode(&whole)?, false),
+        _ => (urlencoded::decode(&whole)?, true),
     };
-    Ok(Decoded { tree, files: Vec::new(), refused_file: None })
+    Ok(Decoded { is_form, tree, files: Vec::new(), refused_file: None })
 }
 
 /// Reads a whole body, with room for it if it is long.

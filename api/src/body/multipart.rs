@@ -43,7 +43,7 @@ pub(super) async fn decode(
             continue;
         }
         let Some(field) = FileField::of(&name) else {
-            return Ok(Decoded { tree: form.into_tree(), files, refused_file: Some(name) });
+            return Ok(Decoded { is_form: true, tree: form.into_tree(), files, refused_file: Some(name) });
         };
         texts.rooms.hold_upload().await?;
         pace.go_on_with_files(options);
@@ -52,7 +52,7 @@ pub(super) async fn decode(
             None => form.count(&name)?,
         }
     }
-    Ok(Decoded { tree: form.into_tree(), files, refused_file: None })
+    Ok(Decoded { is_form: true, tree: form.into_tree(), files, refused_file: None })
 }
 
 /// The texts of a form.

@@ -35,7 +35,7 @@ impl Place {
     /// Makes the refusal of a URL, in the words that vLLM-Omni's clients know: they look for the name without an index.
     pub(crate) fn invalid_url(&self, rule: &str) -> ApiError {
         let label = Self { index: None, ..self.clone() };
-        let which = if self.index.is_none() { String::new() } else { format!(" at {self}") };
+        let which = self.index.map_or_else(String::new, |index| format!(" at index {index}"));
         let message = format!("Invalid {label}{which}: {rule}");
         ApiError::new(ErrorCode::InvalidReferenceUrl, message).with_param(self.to_string())
     }

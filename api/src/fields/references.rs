@@ -72,13 +72,13 @@ const INPUT: List = List { name: "input_reference", urls: &[IMAGE, VIDEO] };
 ///
 /// Errors: `conflicting_references`, `too_many_references`, `invalid_reference_url`, `unsupported_reference`,
 /// `unknown_parameter`, `missing_required_parameter`, `invalid_json` and `invalid_value`.
-pub(super) fn read(fields: &mut Layers, files: Vec<FilePart>) -> Result<Vec<Reference>, ApiError> {
+pub(super) fn read(fields: &mut Layers, files: Vec<FilePart>, is_form: bool) -> Result<Vec<Reference>, ApiError> {
     let text = fields.take(FileField::InputReferences.as_str());
     let input = fields.take(INPUT.name).filter(is_something);
     let [images, videos, audios] = LISTS.map(|list| (fields.take(list.name).filter(is_something), list));
     if let Some(Found { path, .. }) = text {
         let message = format!(
-            "{path} takes files; URLs go into image_reference, video_reference and audio_reference, as JSON objects"
+            "{path} takes files (curl: -F {path}=@FILE); URLs go into image_reference, video_reference and audio_reference, as JSON objects"
         );
         return Err(ApiError::invalid_value(&path, message));
     }
@@ -92,7 +92,7 @@ pub(super) fn read(fields: &mut Layers, files: Vec<FilePart>) -> Result<Vec<Refe
     let mut references = of_files(files);
     for (found, list) in [(input, INPUT), images, videos, audios] {
         if let Some(found) = found {
-            list.read(found, &mut references)?;
+            list.read(found, is_form, &mut references)?;
         }
     }
     Ok(references)
@@ -129,10 +129,10 @@ fn of_files(files: Vec<FilePart>) -> Vec<Reference> {
 
 impl List {
     /// Reads an object or a list of them, each also as JSON in a text.
-    fn read(&self, found: Found, references: &mut Vec<Reference>) -> Result<(), ApiError> {
+    fn read(&self, found: Found, is_form: bool, references: &mut Vec<Reference>) -> Result<(), ApiError> {
         let Found { path, value } = found;
         let value = match value {
-            Value::String(text) => value::json(&path, &text)?,
+            Value::String(text) => self.json(&path, &text, is_form)?,
             value => value,
         };
         let Value::Array(values) = value else {
@@ -141,7 +141,7 @@ impl List {
         };
         for (index, value) in values.into_iter().enumerate() {
             let value = match value {
-                Value::String(text) => value::json(&path, &text)?,
+                Value::String(text) => self.json(&path, &text, is_form)?,
                 value => value,
             };
             references.push(self.reference(Place::file(&*path, Some(index)), value)?);
@@ -150,13 +150,40 @@ impl List {
         Ok(())
     }
 
+    /// Reads a text, which should hold JSON and is often something else that was meant to be a reference.
+    fn json(&self, path: &str, text: &str, is_form: bool) -> Result<Value, ApiError> {
+        value::json(path, text).map_err(|refused| match refused.code {
+            ErrorCode::InvalidJson if is_form => ApiError { message: self.meant(path, &refused.message), ..refused },
+            ErrorCode::InvalidJson => ApiError { message: self.object_rule(path), ..refused },
+            _ => refused,
+        })
+    }
+
+    /// Says what a form takes in place of a text that is no JSON.
+    fn meant(&self, path: &str, refusal: &str) -> String {
+        let objects = self.objects();
+        match path == INPUT.name {
+            true => format!("{refusal}: it takes a file (curl: -F {path}=@FILE), or a URL as {objects}"),
+            false => {
+                format!("{refusal}: it takes a URL as {objects}; files go into input_reference or input_references")
+            }
+        }
+    }
+
+    /// Shows the objects that the field takes.
+    fn objects(&self) -> String {
+        let objects: Vec<String> = self.urls.iter().map(|(key, _)| format!("{{\"{key}\": URL}}")).collect();
+        objects.join(" or ")
+    }
+
+    fn object_rule(&self, name: &str) -> String {
+        format!("{name} must be an object {} or a list of them", self.objects())
+    }
+
     /// Reads one object.
     fn reference(&self, place: Place, value: Value) -> Result<Reference, ApiError> {
         let Value::Object(mut object) = value else {
-            let keys: Vec<String> = self.urls.iter().map(|(key, _)| format!("{{\"{key}\": URL}}")).collect();
-            let name = place.list();
-            let message = format!("{name} must be an object {} or a list of them", keys.join(" or "));
-            return Err(ApiError::invalid_value(name, message));
+            return Err(ApiError::invalid_value(place.list(), self.object_rule(place.list())));
         };
         if object.contains_key("file_id") {
             let message = format!("{place}.file_id is not supported: there are no uploaded files to name here");
@@ -213,6 +240,11 @@ fn main_type(kind: ReferenceKind) -> &'static str {
     }
 }
 
+/// Cuts what a client wrote, so that it can stand in a sentence.
+fn shortened(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
 /// Reads a URL that should lead to a medium of a kind, or returns the rule that it breaks.
 fn source(kind: ReferenceKind, url: Value) -> Result<Source, String> {
     let class = main_type(kind);
@@ -221,11 +253,23 @@ fn source(kind: ReferenceKind, url: Value) -> Result<Source, String> {
         return Err(rule());
     };
     if text.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:")) {
-        let data = DataUrl::parse(text).filter(|data| data.media_type.split('/').next() == Some(class));
-        return data.map(|data| Source::Data { kind, data }).ok_or_else(rule);
+        let Some(data) = DataUrl::parse(text) else {
+            return Err(format!("{}, got a data URL without a comma before its data", rule()));
+        };
+        if data.media_type.split('/').next() != Some(class) {
+            return Err(format!("{}, got one of {:?}", rule(), shortened(&data.media_type)));
+        }
+        return Ok(Source::Data { kind, data });
     }
     if text.len() > MAX_URL_BYTES {
-        return Err(format!("it must have at most {MAX_URL_BYTES} bytes"));
+        let is_web = ["http:", "https:"].iter().any(|scheme| {
+            text.trim_start().get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
+        });
+        // Else it is such as the base64 of a file without the head of a data URL.
+        return Err(match is_web {
+            true => format!("it must have at most {MAX_URL_BYTES} bytes"),
+            false => format!("{}, and it begins with neither", rule()),
+        });
     }
     let url = Url::parse(&text).ok().filter(|url| matches!(url.scheme(), "http" | "https")).ok_or_else(rule)?;
     if !url.username().is_empty() || url.password().is_some() {
@@ -242,7 +286,7 @@ mod tests {
 
     fn read(tree: Value) -> Result<Vec<Reference>, ApiError> {
         let Value::Object(tree) = tree else { panic!("a request is an object") };
-        super::read(&mut Layers::of(tree)?, Vec::new())
+        super::read(&mut Layers::of(tree)?, Vec::new(), true)
     }
 
     fn refusal(tree: Value) -> (ErrorCode, String, String) {
@@ -323,10 +367,7 @@ mod tests {
         let good = json!({"audio_url": "https://a.example"});
         let (_, param, message) = refusal(json!({"audio_reference": [good, {"audio_url": "x"}]}));
         assert_eq!(param, "audio_reference[1].audio_url");
-        assert!(
-            message.starts_with("Invalid audio_reference.audio_url at audio_reference[1].audio_url: "),
-            "{message}"
-        );
+        assert!(message.starts_with("Invalid audio_reference.audio_url at index 1: "), "{message}");
     }
 
     #[test]
@@ -355,7 +396,34 @@ mod tests {
             assert_eq!((found, found_param.as_str()), (code, param), "{tree}: {message}");
         }
         let (_, _, message) = refusal(json!({"audio_reference": "/a.wav"}));
-        assert_eq!(message, "Invalid JSON in form field audio_reference");
+        let files = "files go into input_reference or input_references";
+        let rule = format!("it takes a URL as {{\"audio_url\": URL}}; {files}");
+        assert_eq!(message, format!("Invalid JSON in form field audio_reference: {rule}"));
+        // A forgotten @, or a bare URL.
+        for text in ["fox.png", "https://a.example/fox.png"] {
+            let tree = json!({"input_reference": text});
+            let objects = r#"{"image_url": URL} or {"video_url": URL}"#;
+            let rule = format!("it takes a file (curl: -F input_reference=@FILE), or a URL as {objects}");
+            let (code, _, message) = refusal(tree.clone());
+            assert_eq!((code, message), (InvalidJson, format!("Invalid JSON in form field input_reference: {rule}")));
+            let Value::Object(tree) = tree else { panic!("a request is an object") };
+            let refused = super::read(&mut Layers::of(tree).unwrap(), Vec::new(), false).unwrap_err();
+            let rule = format!("input_reference must be an object {objects} or a list of them");
+            assert_eq!((refused.code, refused.message), (InvalidJson, rule));
+        }
+    }
+
+    #[test]
+    fn a_url_that_is_none_of_its_kind_says_what_it_is() {
+        let rule = "Invalid image_reference.image_url: it must be an http or https URL, or a data URL of image";
+        let told = |url: &str| refusal(json!({"image_reference": {"image_url": url}})).2;
+        assert_eq!(told("data:video/mp4;base64,AAAA"), format!("{rule}, got one of \"video/mp4\""));
+        assert_eq!(told("data:;base64,AAAA"), format!("{rule}, got one of \"\""));
+        assert_eq!(told("data:image/png;base64"), format!("{rule}, got a data URL without a comma before its data"));
+        let long = "A".repeat(MAX_URL_BYTES + 1);
+        assert_eq!(told(&long), format!("{rule}, and it begins with neither"));
+        let web = format!("HTTPS://a.example/{long}");
+        assert_eq!(told(&web), "Invalid image_reference.image_url: it must have at most 8192 bytes");
     }
 
     #[test]

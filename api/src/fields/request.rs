@@ -47,7 +47,7 @@ pub(crate) fn read(decoded: Decoded) -> Result<CreateRequest, ApiError> {
         return Err(unbuilt::refuse_file(file));
     }
     unbuilt::refuse(&mut fields)?;
-    let references = references::read(&mut fields, decoded.files)?;
+    let references = references::read(&mut fields, decoded.files, decoded.is_form)?;
     check_outputs(&mut fields)?;
     check_guidance(&mut fields)?;
     let video = VideoRequest {

@@ -106,7 +106,10 @@ fn a_file_is_refused_by_what_it_was_meant_for() {
     let message = "image_reference takes URLs, and files go into input_reference or input_references";
     assert_eq!(refused("image_reference").message, message);
     assert_eq!(refused("source_video").code, ErrorCode::UnsupportedParameter);
-    assert_eq!(refused("prompt").message, "prompt must be a text, not a file");
+    for name in ["prompt", "image", "input_refrence"] {
+        let (refused, rule) = (refused(name), "takes no file: files go into input_reference or input_references");
+        assert_eq!((refused.code, refused.message), (ErrorCode::InvalidValue, format!("{name} {rule}")));
+    }
     assert_eq!(refused("extra_params[task]").param.as_deref(), Some("extra_params"));
     let misnamed = refused("input_reference[image_url]");
     assert_eq!(misnamed.param.as_deref(), Some("input_reference"));

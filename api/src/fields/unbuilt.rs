@@ -85,5 +85,5 @@ pub(super) fn refuse_file(part: &str) -> ApiError {
         let message = format!("{name} takes URLs, and files go into input_reference or input_references");
         return ApiError::invalid_value(name, message);
     }
-    ApiError::invalid_value(name, format!("{name} must be a text, not a file"))
+    ApiError::invalid_value(name, format!("{name} takes no file: files go into input_reference or input_references"))
 }

@@ -8,7 +8,7 @@ use clapboard_h3::MediumFacts;
 use clapboard_h3::prepare::ReferenceKind;
 use clapboard_jobs::{Causes, Tenant};
 use clapboard_media::decode::image::{self, ImageLimits};
-use clapboard_media::decode::{Claim, Error, Format};
+use clapboard_media::decode::{Claim, Error, Format, Kind};
 use clapboard_media::{MediaTools, reference};
 use tokio::time::{Instant, timeout_at};
 
@@ -184,6 +184,10 @@ fn refusal(field: &str, error: &LookError) -> ApiError {
             tracing::warn!(error = %Causes(error), "looking into a reference took too long");
             ApiError::away(&format!("{field}: {error}")).with_param(field)
         }
+        Error::NoStream { wanted: Kind::Video } => {
+            let hint = "a sound in MP4 is sent with the content type audio/mp4, or as an audio_reference";
+            invalid_media(field, &format!("{error}; {hint}"))
+        }
         error => {
             if let Some(detail) = error.detail() {
                 tracing::debug!(detail, "a reference cannot be decoded");
@@ -212,6 +216,11 @@ mod tests {
         assert_eq!(refused.message, "input_reference: the video took longer than 60 seconds to read");
         let missing = refusal("input_reference", &Error::HeifCodecMissing.into());
         assert_eq!((missing.code, missing.should_retry), (ErrorCode::InternalError, Some(false)));
+        let sound = refusal("input_reference", &Error::NoStream { wanted: Kind::Video }.into());
+        assert_eq!(sound.code, ErrorCode::InvalidReferenceMedia);
+        let message =
+            "input_reference: the file holds no video; a sound in MP4 is sent with the content type audio/mp4";
+        assert!(sound.message.starts_with(message), "{}", sound.message);
         let damaged = Error::Nothing { what: ReferenceKind::Video, unit: "frame" };
         assert_eq!(refusal("input_reference", &damaged.into()).code, ErrorCode::InvalidReferenceMedia);
     }

@@ -17,7 +17,9 @@ use crate::error::ApiError;
 const TRY_AGAIN: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
 /// How long a file that is being stored may go on once nobody waits for it.
 const UNAWAITED: Duration = Duration::from_secs(10);
-/// Which part of the grace storing may take: what is still on its way then arrives long before its key may be deleted.
+/// How long a request waits for its files to be stored.
+const LONGEST: Duration = Duration::from_secs(60);
+/// Which part of the grace storing may take at most: what is still on its way then arrives long before its key may be deleted.
 const PART_OF_GRACE: u32 = 4;
 
 /// The stored media of a job that is about to be made. They can be collected as soon as this is dropped without the job
@@ -54,8 +56,8 @@ impl Drop for Stored {
 /// Stores the media of a job that is about to be made. They hold their room until that has ended, also when the request is
 /// dropped before.
 ///
-/// Errors: `no_capacity` when the job store or the media store cannot be reached, or storing takes more than a part of
-/// [`Options::input_grace`](crate::Options::input_grace).
+/// Errors: `no_capacity` when the job store or the media store cannot be reached, or storing takes more than a minute or a
+/// part of [`Options::input_grace`](crate::Options::input_grace).
 pub(crate) async fn store(state: &AppState, job: JobId, media: Gathered) -> Result<Stored, ApiError> {
     let (mut answer, answered) = oneshot::channel();
     let task = state.clone();
@@ -82,6 +84,11 @@ pub(crate) async fn store(state: &AppState, job: JobId, media: Gathered) -> Resu
     })
 }
 
+/// Returns how long storing may take under a grace.
+fn patience(grace: Duration) -> Duration {
+    LONGEST.min(grace / PART_OF_GRACE)
+}
+
 async fn store_files(state: &AppState, job: JobId, files: &[(BlobKey, Spooled)]) -> Result<Stored, ApiError> {
     let grace = state.options.input_grace;
     let keys: Vec<BlobKey> = files.iter().map(|(key, _)| key.clone()).collect();
@@ -99,7 +106,7 @@ async fn store_files(state: &AppState, job: JobId, files: &[(BlobKey, Spooled)])
         }
         Ok(stored())
     };
-    timeout(grace / PART_OF_GRACE, puts).await.unwrap_or_else(|_| {
+    timeout(patience(grace), puts).await.unwrap_or_else(|_| {
         tracing::error!(job.id = %job, "the media of a request could not be stored in time");
         Err(ApiError::away("the files of the request could not be stored in time"))
     })
@@ -114,6 +121,18 @@ async fn put(blob: &dyn Blob, key: &BlobKey, file: &Spooled) -> Result<(), BlobE
                 tokio::time::sleep(wait).await;
             }
             (put, _) => return put.map(drop),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_waits_a_minute_at_most_and_less_under_a_short_grace() {
+        for (grace_s, patience_s) in [(3600, 60), (240, 60), (8, 2)] {
+            assert_eq!(patience(Duration::from_secs(grace_s)), Duration::from_secs(patience_s));
         }
     }
 }

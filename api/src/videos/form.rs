@@ -43,6 +43,14 @@ pub struct CreateVideo {
     pub flow_shift: Option<f64>,
     /// The seed; a random one is taken and shown without.
     pub seed: Option<i64>,
+    /// The shift of the sound's sigmas.
+    pub audio_flow_shift: Option<f64>,
+    /// The duration in seconds, also fractions, within the checkpoint's limits; it beats `seconds` and `duration`.
+    pub duration_seconds: Option<f64>,
+    /// Another name of `duration_seconds`, which beats it.
+    pub duration: Option<f64>,
+    /// `t2va`, `fl2va` or `ref2va`; it follows from the references without.
+    pub task: Option<String>,
     /// `lossless` or `high`; the service's own policy without.
     pub quality: Option<String>,
     /// `release` or `diffusers`.
@@ -63,10 +71,12 @@ pub struct CreateVideo {
     pub start_deadline_s: Option<f64>,
     /// Only 1.
     pub num_outputs_per_prompt: Option<i64>,
-    /// A picture or a video as a file of a multipart form (several are a list), or an object `{image_url}` or `{video_url}`.
-    #[schema(value_type = Option<Object>)]
+    /// A picture or a video, or a list of them: in a multipart form as a file, in any body as an object `{image_url}` or
+    /// `{video_url}`.
+    #[schema(value_type = Option<OneOrMore<InputReference>>)]
     pub input_reference: Option<serde_json::Value>,
-    /// Up to 12 pictures, videos and sounds as files of a multipart form, in their order; what each is, its content says.
+    /// In a multipart form alone: up to 12 pictures, videos and sounds as files, in their order; what each is, its content
+    /// says. URLs go into the next three fields.
     #[schema(value_type = Option<Vec<String>>, format = Binary)]
     pub input_references: Option<serde_json::Value>,
     /// A picture or a list of them: objects `{image_url}`, each an http, https or data URL.
@@ -85,10 +95,8 @@ pub struct CreateVideo {
     /// A third name of `frame_indices`, which both others beat.
     #[schema(value_type = Option<OneOrMore<i64>>)]
     pub frame_index: Option<serde_json::Value>,
-    /// More options, as an object or as JSON in a text: `task` (`t2va`, `fl2va`, `ref2va`), `duration` or
-    /// `duration_seconds` (fractions are allowed, beats `seconds`), `audio_flow_shift`, `frame_indices` (`[0]`, `[-1]`,
-    /// `[0, -1]`; also as `frame_index` or `frame_indexes`), `target` (`duration_seconds`, `aspect_ratio`, `short_edge`,
-    /// `frame_indices`).
+    /// The same options once more, as an object or as JSON in a text, and `target`, an object of them again
+    /// (`duration_seconds`, `aspect_ratio`, `short_edge`, `frame_indices`); `prompt` and `model` excepted.
     #[schema(value_type = Option<Object>)]
     pub extra_params: Option<serde_json::Value>,
 }
@@ -102,6 +110,23 @@ pub enum OneOrMore<T> {
     /// A list.
     More(Vec<T>),
 }
+
+/// A picture or a video of `input_reference`.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum InputReference {
+    /// A file of a multipart form.
+    File(ReferenceFile),
+    /// A picture by its URL.
+    Image(ImageUrl),
+    /// A video by its URL.
+    Video(VideoUrl),
+}
+
+/// The bytes of a reference.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(value_type = String, format = Binary)]
+pub struct ReferenceFile(pub Vec<u8>);
 
 /// Where a picture is.
 #[derive(Debug, Serialize, ToSchema)]

@@ -13,7 +13,7 @@ pub(crate) mod retrieve;
 pub(crate) mod sync;
 
 pub use delete::DeletedVideo;
-pub use form::{AudioUrl, CreateVideo, ImageUrl, OneOrMore, VideoFile, VideoUrl};
+pub use form::{AudioUrl, CreateVideo, ImageUrl, InputReference, OneOrMore, ReferenceFile, VideoFile, VideoUrl};
 pub use list::VideoList;
 pub use object::{Video, VideoError, VideoStatus};
 

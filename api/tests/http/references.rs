@@ -179,7 +179,7 @@ async fn what_does_not_go_together_is_told_and_leaves_nothing() {
         (many(10).text("extra_params[task]", "ref2va"), "too_many_references", "input_references"),
         (many(3), "invalid_reference_combination", "input_references"),
         (many(1).text("extra_params[task]", "t2va"), "invalid_reference_combination", "input_references"),
-        (Form::new().json("audio_reference", sound), "reference_required", "image_reference"),
+        (Form::new().json("audio_reference", sound), "reference_required", "audio_reference"),
         (many(2).text("extra_params[frame_index]", "0"), "invalid_value", "frame_indices"),
         (
             Form::new().json("image_reference", json!({"file_id": "f"})),
@@ -263,7 +263,7 @@ async fn files_that_cannot_be_used_are_told_by_their_field() {
     let broken = json!({"prompt": "a cat", "image_reference": [{"image_url": "data:image/png;base64,%%%"}]});
     let refused = app.create(broken).await;
     let message = refused.refused(400, "invalid_reference_url", Some("image_reference[0].image_url"));
-    let label = "Invalid image_reference.image_url at image_reference[0].image_url";
+    let label = "Invalid image_reference.image_url at index 0";
     assert_eq!(message, format!("{label}: the data is not base64"));
     assert!(app.jobs().await.is_empty());
 }

@@ -57,6 +57,17 @@ impl ReferenceCounts {
         }
     }
 
+    /// Returns the kind of reference from which [`implied_task`](Self::implied_task) follows; none where there are no
+    /// references.
+    pub(crate) fn implied_by(self) -> Option<ReferenceKind> {
+        let by_weight = [
+            (self.videos, ReferenceKind::Video),
+            (self.audios, ReferenceKind::Audio),
+            (self.images, ReferenceKind::Image),
+        ];
+        by_weight.into_iter().find_map(|(count, kind)| (count > 0).then_some(kind))
+    }
+
     /// Checks that the references go with the task.
     ///
     /// Errors: `invalid_reference_combination` for any reference with T2VA, and for FL2VA without one or two pictures
@@ -104,10 +115,12 @@ impl ReferenceCounts {
             }
         }
         if !(1..=most).contains(&self.images) {
+            // Many pictures without a task are hardly meant as keyframes.
+            let hint = if self.images > most { "; with the task ref2va they are references" } else { "" };
             return Err(Invalid::of_kind(
                 InvalidCode::InvalidReferenceCombination,
                 ReferenceKind::Image,
-                format!("fl2va takes 1 to {most} images, got {}", self.images),
+                format!("fl2va takes 1 to {most} images, got {}{hint}", self.images),
             ));
         }
         Ok(())
@@ -115,11 +128,13 @@ impl ReferenceCounts {
 
     fn check_references(self) -> Result<(), Invalid> {
         if self.images == 0 && self.videos == 0 {
-            return Err(Invalid::of_kind(
-                InvalidCode::ReferenceRequired,
-                ReferenceKind::Image,
-                format!("ref2va requires at least one image or video reference, got {} sounds alone", self.audios),
-            ));
+            let (code, rule) =
+                (InvalidCode::ReferenceRequired, "ref2va requires at least one image or video reference");
+            return Err(match self.audios {
+                0 => Invalid::new(code, "input_references", format!("{rule}, got none")),
+                1 => Invalid::of_kind(code, ReferenceKind::Audio, format!("{rule}, got a sound alone")),
+                sounds => Invalid::of_kind(code, ReferenceKind::Audio, format!("{rule}, got {sounds} sounds alone")),
+            });
         }
         for (kind, count, most) in self.kinds() {
             if count > most {

@@ -29,7 +29,7 @@ impl VideoRequest {
         let prompt = self.resolve_prompt()?;
         let counts = ReferenceCounts::of(self.media.iter().map(|medium| medium.facts.kind()));
         let task = self.resolve_task(counts, profile)?;
-        counts.check(task)?;
+        self.check_counts(task, counts)?;
         let keyframes = self.resolve_keyframes(task, counts)?;
         self.check_fps()?;
         self.check_media(&profile.geometry)?;
@@ -63,7 +63,7 @@ impl VideoRequest {
     pub fn precheck(&self, counts: ReferenceCounts, profile: &ModelProfile) -> Result<Task, Invalid> {
         self.resolve_prompt()?;
         let task = self.resolve_task(counts, profile)?;
-        counts.check(task)?;
+        self.check_counts(task, counts)?;
         self.resolve_keyframes(task, counts)?;
         self.check_fps()?;
         // Every picture within the limits leads to a canvas; whether there is one, `counts` has said.
@@ -108,10 +108,27 @@ impl VideoRequest {
             None => counts.implied_task(),
         };
         if profile.serves(task) {
-            Ok(task)
-        } else {
-            Err(unsupported(format!("task {task} is not run here: this server runs {runs}")))
+            return Ok(task);
         }
+        Err(match counts.implied_by() {
+            Some(kind) if self.task.is_none() => Invalid::of_kind(
+                InvalidCode::UnsupportedTask,
+                kind,
+                format!("{kind} references make the task {task}, which is not run here: this server runs {runs}"),
+            ),
+            _ => unsupported(format!("task {task} is not run here: this server runs {runs}")),
+        })
+    }
+
+    /// Checks that the references go with the task, and says where it is from if the request itself gives no reason for it.
+    fn check_counts(&self, task: Task, counts: ReferenceCounts) -> Result<(), Invalid> {
+        counts.check(task).map_err(|mut invalid| {
+            let is_by_server = self.task.is_none() && counts.implied_task() != task;
+            if is_by_server && invalid.code == InvalidCode::ReferenceRequired {
+                invalid.message.push_str(": this server runs ref2va alone");
+            }
+            invalid
+        })
     }
 
     fn check_fps(&self) -> Result<(), Invalid> {

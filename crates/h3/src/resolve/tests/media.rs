@@ -59,10 +59,31 @@ fn the_task_follows_from_the_media_and_their_weights() {
     let spec = with(&[PORTRAIT]).resolve(&references, 0).unwrap();
     assert_eq!((spec.task, spec.num_frames.get()), (Task::Ref2va, 124));
     let invalid = with(&[]).resolve(&references, 0).unwrap_err();
-    assert_eq!((invalid.code, invalid.field.as_str()), (InvalidCode::ReferenceRequired, "image_reference"));
+    assert_eq!((invalid.code, invalid.field.as_str()), (InvalidCode::ReferenceRequired, "input_references"));
+    let rule = "ref2va requires at least one image or video reference";
+    assert_eq!(invalid.to_string(), format!("{rule}, got none: this server runs ref2va alone"));
+    let named = VideoRequest { task: Some("ref2va".to_owned()), ..with(&[]) };
+    let invalid = named.resolve(&references, 0).unwrap_err();
+    assert_eq!(invalid.to_string(), format!("{rule}, got none"));
     let named = VideoRequest { task: Some("fl2va".to_owned()), ..with(&[PORTRAIT]) };
     let invalid = named.resolve(&references, 0).unwrap_err();
     assert_eq!(invalid.message, "task fl2va is not run here: this server runs ref2va");
+}
+
+#[test]
+fn a_task_that_follows_from_references_and_is_not_run_is_refused_by_their_kind() {
+    let keyframes = ModelProfile::released("h3", vec![Partition::Fl2va]);
+    for (media, kind, field) in
+        [(&[PORTRAIT, CLIP, SOUND][..], "video", "video_reference"), (&[PORTRAIT, SOUND], "sound", "audio_reference")]
+    {
+        let invalid = with(media).resolve(&keyframes, 0).unwrap_err();
+        assert_eq!((invalid.code, invalid.field.as_str()), (InvalidCode::UnsupportedTask, field));
+        let message =
+            format!("{kind} references make the task ref2va, which is not run here: this server runs t2va, fl2va");
+        assert_eq!(invalid.message, message);
+        let named = VideoRequest { task: Some("ref2va".to_owned()), ..with(media) };
+        assert_eq!(named.resolve(&keyframes, 0).unwrap_err().field, "extra_params.task");
+    }
 }
 
 #[test]
@@ -72,8 +93,9 @@ fn media_must_go_with_the_task() {
     refuses(asked("t2va", &[SOUND]), combination, "audio_reference", &["t2va"]);
     refuses(asked("fl2va", &[]), combination, "image_reference", &["1 to 2"]);
     refuses(asked("fl2va", &[PORTRAIT, CLIP]), combination, "video_reference", &["images only"]);
-    refuses(with(&[PORTRAIT; 3]), combination, "image_reference", &["1 to 2", "3"]);
-    refuses(with(&[SOUND]), "reference_required", "image_reference", &["sounds alone"]);
+    refuses(with(&[PORTRAIT; 3]), combination, "image_reference", &["1 to 2", "3", "with the task ref2va they are"]);
+    refuses(with(&[SOUND]), "reference_required", "audio_reference", &["got a sound alone"]);
+    refuses(with(&[SOUND; 2]), "reference_required", "audio_reference", &["got 2 sounds alone"]);
     refuses(asked("ref2va", &[PORTRAIT; 10]), "too_many_references", "image_reference", &["9", "10"]);
     assert_eq!(resolved(asked("ref2va", &[PORTRAIT; 9])).inputs.len(), 9);
 }
