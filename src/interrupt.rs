@@ -11,20 +11,20 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interrupt {
     /// SIGTERM, as supervisors send it.
-    Terminate,
+    Term,
     /// SIGINT, as Ctrl-C sends it.
-    Interrupt,
+    Int,
     /// SIGHUP, as a terminal sends it that is closed.
-    HangUp,
+    Hup,
 }
 
 impl Interrupt {
     /// The exit code that a shell reports for a process which this signal ended.
     pub(crate) fn exit_code(self) -> u8 {
         match self {
-            Self::Terminate => 143,
-            Self::Interrupt => 130,
-            Self::HangUp => 129,
+            Self::Term => 143,
+            Self::Int => 130,
+            Self::Hup => 129,
         }
     }
 }
@@ -32,9 +32,9 @@ impl Interrupt {
 impl fmt::Display for Interrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Terminate => "SIGTERM",
-            Self::Interrupt => "SIGINT",
-            Self::HangUp => "SIGHUP",
+            Self::Term => "SIGTERM",
+            Self::Int => "SIGINT",
+            Self::Hup => "SIGHUP",
         })
     }
 }
@@ -64,9 +64,9 @@ impl Interrupts {
     /// Waits for the next signal.
     pub(crate) async fn next(&mut self) -> Interrupt {
         tokio::select! {
-            _ = self.terminate.recv() => Interrupt::Terminate,
-            _ = self.interrupt.recv() => Interrupt::Interrupt,
-            () = heard(&mut self.hang_up) => Interrupt::HangUp,
+            _ = self.terminate.recv() => Interrupt::Term,
+            _ = self.interrupt.recv() => Interrupt::Int,
+            () = heard(&mut self.hang_up) => Interrupt::Hup,
         }
     }
 

@@ -11,17 +11,21 @@ use tokio::process::{Child, ChildStdout, Command};
 pub(super) struct Process {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
+    /// Its temporary files, which it does not remove when it is killed.
+    _temporary: tempfile::TempDir,
 }
 
 impl Process {
     /// Starts `clapboard` with these arguments.
     pub(super) fn start(arguments: &[&str]) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("could not find this program's own file")?;
+        let temporary = tempfile::tempdir().context("could not make a folder for temporary files")?;
         let mut command = Command::new(program);
+        command.env("TMPDIR", temporary.path());
         command.args(["--log", "error"]).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().with_context(|| format!("could not start clapboard {}", arguments[0]))?;
         let stdout = child.stdout.take().context("the child has no output")?;
-        Ok(Self { child, lines: BufReader::new(stdout).lines() })
+        Ok(Self { child, lines: BufReader::new(stdout).lines(), _temporary: temporary })
     }
 
     /// Waits for its first line, and returns what follows `prefix`.

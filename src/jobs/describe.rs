@@ -1,5 +1,6 @@
 //! Jobs and attempts in the words of the operator's tables and JSON objects. Prompts are in neither.
 
+use clapboard_h3::{Input, InputRole, InputShape};
 use clapboard_jobs::{Attempt, Job, JobError, JobState, Micros};
 use serde_json::{Value, json};
 
@@ -49,6 +50,7 @@ pub(super) fn job(job: &Job) -> Value {
 /// Describes what is to be generated; none where a newer program has written it.
 fn request(job: &Job) -> Option<Value> {
     let spec = job.spec.decode().ok()?;
+    let inputs = spec.inputs.iter().map(|input| json!({ "role": input.role, "shape": input.shape }));
     Some(json!({
         "task": spec.task,
         "size": spec.canvas.to_string(),
@@ -56,8 +58,21 @@ fn request(job: &Job) -> Option<Value> {
         "num_inference_steps": spec.video_sigmas.points(),
         "seed": spec.seed,
         "recipe": spec.recipe,
-        "inputs": spec.inputs.iter().map(|input| json!({ "role": input.role, "shape": input.shape })).collect::<Vec<Value>>(),
+        "inputs": inputs.collect::<Vec<Value>>(),
     }))
+}
+
+/// Says in a few words what a job starts from besides its prompt.
+pub(super) fn input(input: &Input) -> String {
+    let InputShape { width, height, frames, audio_latents } = input.shape;
+    match input.role {
+        InputRole::FirstFrame => format!("first frame, {width}x{height}"),
+        InputRole::LastFrame => format!("last frame, {width}x{height}"),
+        InputRole::Image => format!("image, {width}x{height}"),
+        InputRole::Video if audio_latents == 0 => format!("video, {width}x{height}, at most {frames} frames"),
+        InputRole::Video => format!("video with sound, {width}x{height}, at most {frames} frames"),
+        InputRole::Audio => format!("sound, at most {audio_latents} latents"),
+    }
 }
 
 /// Describes a claim for a program.

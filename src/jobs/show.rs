@@ -62,6 +62,7 @@ fn facts(job: &Job, position: Option<u64>, now: Micros) -> Vec<(&'static str, St
         let shape =
             format!("{} {}, {} frames, {} forwards", spec.task, spec.canvas, spec.num_frames.get(), spec.forwards());
         facts.push(("request", format!("{shape}, seed {}", spec.seed)));
+        facts.extend(spec.inputs.iter().map(|input| ("input", describe::input(input))));
     }
     facts.extend(position.map(|position| ("position", position.to_string())));
     facts.extend(job.worker.map(|worker| ("worker", worker.to_string())));

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Parser;
-use clapboard_h3::{ModelProfile, Partition, VideoRequest};
+use clapboard_h3::{Input, InputRole, InputShape, ModelProfile, Partition, VideoRequest};
 use clapboard_jobs::{
     Claimant, FailureCode, Job, JobError, JobState, NewJob, Outcome, Policy, Store, SystemClock, Tenant, WorkerId,
 };
@@ -86,6 +86,19 @@ fn a_job_that_has_ended_is_not_cancelled() {
     assert_eq!(refused, format!("job {} has ended already: it is failed", failed.id));
     let refused = refusal(data, &["show", &waiting.id.to_string(), "--tenant", "other"]);
     assert_eq!(refused, format!("tenant other has no job {}", waiting.id));
+}
+
+#[test]
+fn inputs_are_told_by_their_role_and_shape() {
+    let told = |role, width, height, frames, audio_latents| {
+        let shape = InputShape { width, height, frames, audio_latents };
+        describe::input(&Input { role, object: "secret".to_owned(), shape })
+    };
+    assert_eq!(told(InputRole::LastFrame, 96, 64, 1, 0), "last frame, 96x64");
+    assert_eq!(told(InputRole::Image, 64, 96, 1, 0), "image, 64x96");
+    assert_eq!(told(InputRole::Video, 96, 64, 22, 0), "video, 96x64, at most 22 frames");
+    assert_eq!(told(InputRole::Video, 96, 64, 22, 9), "video with sound, 96x64, at most 22 frames");
+    assert_eq!(told(InputRole::Audio, 0, 0, 0, 9), "sound, at most 9 latents");
 }
 
 #[test]

@@ -93,6 +93,8 @@ impl Cluster {
     /// The command of an API over the tiny checkpoint's configs.
     pub(super) fn api_command(&self, listen: &str, settings: &[&str]) -> Command {
         let mut command = self.command("api");
+        // One that is killed leaves what it has below the story's own folder.
+        command.env("CLAPBOARD_SPOOL", self.folder.path().join("spool"));
         command.arg("--checkpoint").arg(self.checkpoint()).args(["--listen", listen]).args(settings);
         command
     }

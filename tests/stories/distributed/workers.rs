@@ -19,7 +19,9 @@ fn first_step_of(cluster: &Cluster, id: &str, fence: i64) -> u32 {
     until("the next attempt to denoise", || {
         let job = cluster.truth.job(&Tenant::default(), id);
         assert!(!job.state.is_final(), "too late: {job:?}");
-        (job.fence.0 == fence && job.progress.phase == Phase::Denoise).then_some(job.progress.step)
+        // A phase begins a moment before its first step is told, where there are no steps yet to count.
+        let denoises = job.progress.phase == Phase::Denoise && job.progress.total_steps > 0;
+        (job.fence.0 == fence && denoises).then_some(job.progress.step)
     })
 }
 
