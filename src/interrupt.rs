@@ -92,7 +92,11 @@ async fn heard(signal: &mut Option<Signal>) {
 
 /// Tells whether the process was started with a signal ignored, as far as the system says so.
 fn is_ignored(kind: SignalKind) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    is_ignored_by(&std::fs::read_to_string("/proc/self/status").unwrap_or_default(), kind)
+}
+
+/// Reads the mask of ignored signals in what `/proc` says of a process.
+fn is_ignored_by(status: &str, kind: SignalKind) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
     mask >> (kind.as_raw_value() - 1) & 1 == 1
@@ -113,4 +117,18 @@ fn exit(signal: Interrupt) -> ! {
         log.flush();
     }
     process::exit(signal.exit_code().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_nohup_has_ignored_is_told_from_others() {
+        let nohup = "SigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000004002\n";
+        assert!(is_ignored_by(nohup, SignalKind::hangup()));
+        assert!(is_ignored_by(nohup, SignalKind::pipe()));
+        assert!(!is_ignored_by(nohup, SignalKind::terminate()));
+        assert!(!is_ignored_by("", SignalKind::hangup()));
+    }
 }
