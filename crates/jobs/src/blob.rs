@@ -14,6 +14,7 @@ use futures_util::Stream;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{ClaimToken, Fence, JobId, Tenant};
+use crate::preview::PreviewKind;
 use crate::time::Micros;
 
 /// Why a text cannot be an object's key.
@@ -47,6 +48,11 @@ impl BlobKey {
     /// Returns the key of a claim's denoising state: `v1/{tenant}/{job}/{fence}-{token8}-step{step}.safetensors`.
     pub fn checkpoint(tenant: &Tenant, job: JobId, fence: Fence, token: ClaimToken, step: u32) -> Self {
         Self(format!("v1/{tenant}/{job}/{fence}-{}-step{step}.safetensors", token.short()))
+    }
+
+    /// Returns the key of a claim's picture of its result: `v1/{tenant}/{job}/{fence}-{token8}-{kind}.{webp or jpg}`.
+    pub fn preview(tenant: &Tenant, job: JobId, fence: Fence, token: ClaimToken, kind: PreviewKind) -> Self {
+        Self(format!("v1/{tenant}/{job}/{fence}-{}-{}.{}", token.short(), kind.as_str(), kind.extension()))
     }
 
     /// Returns the key of the `index`th medium of a job's request: `v1/{tenant}/{job}/input-{index}-{sha256, 16 digits}`.

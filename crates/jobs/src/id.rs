@@ -16,6 +16,18 @@ pub struct InvalidId {
     pub expected: &'static str,
 }
 
+/// Reads a UUID in 32 lower-case hex digits behind a prefix; upper-case digits and hyphens are refused, so that one thing
+/// has one spelling.
+pub(crate) fn prefixed(text: &str, prefix: &str, expected: &'static str) -> Result<Uuid, InvalidId> {
+    let invalid = || InvalidId { text: text.to_owned(), expected };
+    let digits = text.strip_prefix(prefix).ok_or_else(invalid)?;
+    let canonical = digits.len() == 32 && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    if !canonical {
+        return Err(invalid());
+    }
+    Uuid::try_parse(digits).map_err(|_| invalid())
+}
+
 /// Names a job: a UUID v7, shown as `video_gen_` and 32 hex digits.
 ///
 /// Version 7 begins with the time of creation, so the ids of one process sort as they were made.
@@ -58,16 +70,9 @@ impl fmt::Display for JobId {
 impl FromStr for JobId {
     type Err = InvalidId;
 
-    /// Reads exactly the shape that `Display` writes; upper-case digits and hyphens are refused, so that one job has
-    /// one spelling.
+    /// Reads exactly the shape that `Display` writes.
     fn from_str(text: &str) -> Result<Self, InvalidId> {
-        let invalid = || InvalidId { text: text.to_owned(), expected: "a job id (video_gen_ and 32 hex digits)" };
-        let digits = text.strip_prefix(Self::PREFIX).ok_or_else(invalid)?;
-        let canonical = digits.len() == 32 && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        if !canonical {
-            return Err(invalid());
-        }
-        Uuid::try_parse(digits).map(Self).map_err(|_| invalid())
+        prefixed(text, Self::PREFIX, "a job id (video_gen_ and 32 hex digits)").map(Self)
     }
 }
 

@@ -9,12 +9,17 @@ use crate::capacity::CapacityClass;
 use crate::checkpoint::Checkpoint;
 use crate::dispatch::Queue;
 use crate::id::{Fence, JobId, Tenant, WorkerId};
+use crate::metadata::Metadata;
+use crate::outbox::JobHook;
 use crate::outcome::{JobError, ResultObject, RunReport};
+use crate::preview::Preview;
 use crate::progress::Progress;
 use crate::rank::Priority;
 use crate::spec::SpecRecord;
 use crate::state::{JobState, Status};
+use crate::submission::Submission;
 use crate::time::Micros;
+use crate::trace::TraceParent;
 
 /// What is needed to make a job. Built by [`NewJob::new`], then changed field by field.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,6 +44,29 @@ pub struct NewJob {
     pub priority: Priority,
     /// How long after its creation it has to have begun, else it fails; none for whenever.
     pub start_within: Option<Duration>,
+    /// How long its result is kept, at most as long as the policy says; none for just as long.
+    pub result_life: Option<Duration>,
+    /// What its client attached to it.
+    pub metadata: Metadata,
+    /// What its client wants to be told about it.
+    pub told: Told,
+    /// The job that it varies.
+    pub remixed_from: Option<JobId>,
+    /// Who hears of it besides its tenant's endpoints.
+    pub hook: Option<JobHook>,
+    /// The trace that it belongs to.
+    pub trace: Option<TraceParent>,
+    /// By what its request is known again.
+    pub submission: Option<Submission>,
+}
+
+/// What the client of a job said that is told back to it and changes nothing else.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Whom the client made it for.
+    pub user: Option<String>,
+    /// The client wants the metrics of the stages.
+    pub stage_metrics: bool,
 }
 
 impl NewJob {
@@ -55,6 +83,13 @@ impl NewJob {
             inputs: Vec::new(),
             priority: Priority::Normal,
             start_within: None,
+            result_life: None,
+            metadata: Metadata::default(),
+            told: Told::default(),
+            remixed_from: None,
+            hook: None,
+            trace: None,
+            submission: None,
         }
     }
 }
@@ -110,12 +145,22 @@ pub struct Job {
     pub checkpoint: Option<Checkpoint>,
     /// Its result, while it is completed and that is kept.
     pub result: Option<ResultObject>,
+    /// The pictures of its result, as long as that is kept.
+    pub previews: Vec<Preview>,
     /// Until when its result is kept, or was; none for as long as the job.
     pub result_expires_at: Option<Micros>,
     /// What its run said about itself, exactly when it is completed.
     pub report: Option<RunReport>,
     /// Why it has no result, exactly when it failed or was cancelled.
     pub error: Option<JobError>,
+    /// What its client attached to it.
+    pub metadata: Metadata,
+    /// What its client wants to be told about it.
+    pub told: Told,
+    /// The job that it varies; that one may be gone.
+    pub remixed_from: Option<JobId>,
+    /// The trace that it belongs to.
+    pub trace: Option<TraceParent>,
 }
 
 impl Job {

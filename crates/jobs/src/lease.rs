@@ -25,6 +25,7 @@ use crate::capacity::CapacityClass;
 use crate::dispatch::Queue;
 use crate::id::{ClaimToken, Fence, JobId, Tenant, WorkerId};
 use crate::job::Job;
+use crate::preview::{Preview, PreviewKind};
 use crate::store::StoreError;
 use crate::time::Micros;
 
@@ -90,6 +91,25 @@ impl Lease {
         BlobKey::result(&self.tenant, self.job, self.fence, self.token)
     }
 
+    /// Returns the only key that this claim's picture of its result may be put under.
+    pub fn preview_key(&self, kind: PreviewKind) -> BlobKey {
+        BlobKey::preview(&self.tenant, self.job, self.fence, self.token, kind)
+    }
+
+    /// Refuses pictures that do not lie under this claim's keys, and those of a kind that is there already.
+    ///
+    /// Errors: [`LeaseError::ForeignObject`].
+    pub fn require_own_previews(&self, previews: &[Preview]) -> Result<(), LeaseError> {
+        for (number, preview) in previews.iter().enumerate() {
+            let expected = self.preview_key(preview.kind);
+            let is_double = previews[..number].iter().any(|other| other.kind == preview.kind);
+            if preview.object.key != expected || is_double {
+                return Err(LeaseError::foreign_preview(self.job, preview, expected));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the only key that this claim's checkpoint after `step` steps may be put under.
     pub fn checkpoint_key(&self, step: u32) -> BlobKey {
         BlobKey::checkpoint(&self.tenant, self.job, self.fence, self.token, step)
@@ -138,4 +158,11 @@ pub enum LeaseError {
     /// The store could not say; the lease may still be ours.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl LeaseError {
+    /// Says that a picture is not one that was expected under that key.
+    pub fn foreign_preview(job: JobId, preview: &Preview, expected: BlobKey) -> Self {
+        Self::ForeignObject { job, found: preview.object.key.clone(), expected }
+    }
 }

@@ -29,19 +29,25 @@ pub mod fixtures;
 mod fleet;
 mod id;
 mod job;
+mod keyring;
 pub mod lease;
+mod metadata;
 mod outbox;
 mod outcome;
 pub mod policy;
+mod preview;
 mod progress;
 pub mod rank;
+mod rate;
 pub mod rows;
 mod spec;
 mod state;
 pub mod store;
+mod submission;
 pub mod tally;
 mod tenant;
 mod time;
+mod trace;
 mod usage;
 
 pub use attempt::{Attempt, AttemptEnd};
@@ -52,17 +58,27 @@ pub use checkpoint::{Checkpoint, Fingerprint};
 pub use dispatch::{Dispatch, DispatchError, Hint, Queue};
 pub use fleet::{Orders, WorkerCard, WorkerRecord, WorkerState};
 pub use id::{ClaimToken, Fence, InvalidId, JobId, Tenant, WorkerId};
-pub use job::{Job, NewJob};
+pub use job::{Job, NewJob, Told};
+pub use keyring::{ApiKey, ApiKeyId, Grant, Keyring, Scope};
 pub use lease::{Beat, Claimant, Claimed, Lease, LeaseError};
-pub use outbox::{Delivery, Endpoint, EndpointId, Notice};
+pub use metadata::{InvalidMetadata, Metadata};
+pub use outbox::{
+    Aftermath, Attempted, Delivery, DeliveryId, DeliveryPage, DeliveryQuery, DeliveryState, Due, Effect, Endpoint,
+    EndpointChange, EndpointId, Fate, InvalidSecret, JobHook, MAX_ENDPOINTS, MAX_TRIES, Notice, Outbox, Receiver,
+    Secret, Tried, after_failure, reasons,
+};
 pub use outcome::{ErrorClass, FailureCode, HandBack, JobError, Outcome, ResultObject, RunReport};
 pub use policy::Policy;
+pub use preview::{Preview, PreviewKind};
 pub use progress::{Phase, Progress};
 pub use rank::Priority;
+pub use rate::{Allowance, Limiter, Rate};
 pub use spec::SpecRecord;
 pub use state::{IllegalTransition, JobEvent, JobState, Status};
 pub use store::{JobPage, ListQuery, Order, Store, StoreError};
+pub use submission::{Resend, Submission};
 pub use tally::{Again, Tally, Verdict};
 pub use tenant::{InvalidWeight, KeyHash, TenantLimits, Weight};
 pub use time::{Clock, Micros, SystemClock};
+pub use trace::{InvalidTraceParent, TraceParent};
 pub use usage::Usage;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::blob::BlobKey;
+use crate::preview::Preview;
 use crate::state::{JobEvent, UnknownName};
 
 /// Why a job ended without a result: the `error.code` that clients see.
@@ -160,6 +161,8 @@ pub enum Outcome {
     Completed {
         /// The stored file.
         object: ResultObject,
+        /// The pictures of it that were made and stored, at most one of a kind.
+        previews: Vec<Preview>,
         /// Timings and memory of the run.
         report: RunReport,
     },

@@ -3,18 +3,28 @@
 //! The stores keep the same columns in the same units, times in microseconds and whole numbers in 64 bits, and read them
 //! here.
 
+mod keys;
+mod outbox;
+mod submissions;
+
 use std::error::Error;
 use std::num::TryFromIntError;
 use std::str::FromStr;
 
 use clapboard_h3::Partition;
+use serde::de::DeserializeOwned;
 use uuid::Uuid;
+
+pub use keys::KeyRow;
+pub use outbox::{DeliveryRow, DueRow, EndpointRow};
+pub use submissions::SubmissionRow;
 
 use crate::attempt::Attempt;
 use crate::checkpoint::{Checkpoint, Fingerprint};
 use crate::id::{Fence, JobId, WorkerId};
-use crate::job::Job;
+use crate::job::{Job, Told};
 use crate::outcome::{JobError, ResultObject};
+use crate::preview::Preview;
 use crate::progress::Progress;
 use crate::spec::SpecRecord;
 use crate::store::StoreError;
@@ -71,6 +81,33 @@ pub fn column(field: &'static str, value: u64) -> Result<i64, StoreError> {
     i64::try_from(value).map_err(unreadable(field))
 }
 
+/// Reads a column that holds a list of names in JSON.
+///
+/// Errors: [`StoreError::Unreadable`].
+pub fn names<T>(field: &'static str, json: &str) -> Result<Vec<T>, StoreError>
+where
+    T: FromStr,
+    T::Err: Into<Box<dyn Error + Send + Sync>>,
+{
+    let names: Vec<String> = serde_json::from_str(json).map_err(unreadable(field))?;
+    names.iter().map(|name| parse(field, name)).collect()
+}
+
+/// Reads a column that holds something in JSON; what is empty is the default.
+fn json<T: Default + DeserializeOwned>(field: &'static str, column: Option<&str>) -> Result<T, StoreError> {
+    column.map(|json| serde_json::from_str(json).map_err(unreadable(field))).transpose().map(Option::unwrap_or_default)
+}
+
+/// Returns pictures as the column holds them: none where there are none.
+///
+/// Errors: [`StoreError::Unreadable`].
+pub fn previews(previews: &[Preview]) -> Result<Option<String>, StoreError> {
+    if previews.is_empty() {
+        return Ok(None);
+    }
+    serde_json::to_string(previews).map(Some).map_err(unreadable("previews"))
+}
+
 /// Reads the columns of an error; none where they are empty.
 ///
 /// Errors: [`StoreError::Unreadable`].
@@ -123,6 +160,12 @@ pub struct JobRow {
     pub report: Option<String>,
     pub error_code: Option<String>,
     pub error_message: Option<String>,
+    pub previews: Option<String>,
+    pub metadata: Option<String>,
+    pub end_user: Option<String>,
+    pub stage_metrics: bool,
+    pub remixed_from: Option<Uuid>,
+    pub trace: Option<String>,
 }
 
 impl JobRow {
@@ -164,6 +207,8 @@ impl TryFrom<JobRow> for Job {
 
     fn try_from(mut row: JobRow) -> Result<Self, StoreError> {
         let (result, checkpoint) = (row.result()?, row.checkpoint()?);
+        // Programs that do not know pictures leave them in the row of a job whose result they give up.
+        let previews = json("previews", row.previews.as_deref().filter(|_| result.is_some()))?;
         let report = row.report.map(|json| serde_json::from_str(&json).map_err(unreadable("report"))).transpose()?;
         Ok(Self {
             id: JobId::from_uuid(row.id),
@@ -198,6 +243,11 @@ impl TryFrom<JobRow> for Job {
             result_expires_at: row.result_expires_at.map(Micros),
             report,
             error: job_error(row.error_code, row.error_message)?,
+            previews,
+            metadata: json("metadata", row.metadata.as_deref())?,
+            told: Told { user: row.end_user, stage_metrics: row.stage_metrics },
+            remixed_from: row.remixed_from.map(JobId::from_uuid),
+            trace: row.trace.map(|text| parse("trace", &text)).transpose()?,
         })
     }
 }

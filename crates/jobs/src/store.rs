@@ -12,12 +12,14 @@ use crate::dispatch::Hint;
 use crate::fleet::{Orders, WorkerCard, WorkerRecord};
 use crate::id::{JobId, Tenant, WorkerId};
 use crate::job::{Job, NewJob};
+use crate::keyring::{ApiKeyId, Keyring};
 use crate::lease::{Beat, Claimant, Claimed, Lease, LeaseError};
-use crate::outbox::{Delivery, Endpoint};
+use crate::metadata::Metadata;
+use crate::outbox::{DeliveryId, EndpointId, Outbox};
 use crate::outcome::{HandBack, Outcome};
 use crate::progress::Progress;
 use crate::state::{JobState, Status};
-use crate::tenant::{KeyHash, TenantLimits};
+use crate::submission::Submission;
 use crate::time::Micros;
 use crate::usage::Usage;
 
@@ -41,6 +43,42 @@ pub enum StoreError {
     InputsGone {
         /// The job.
         id: JobId,
+    },
+    /// The request has made a job before.
+    #[error("the request has made job {job} before")]
+    Resubmitted {
+        /// That job; it may be deleted.
+        job: JobId,
+    },
+    /// The request bears the name of another one.
+    #[error("another request of that name has made job {job}")]
+    KeyReused {
+        /// The job that the other one has made.
+        job: JobId,
+    },
+    /// There is an API key of that id or hash.
+    #[error("API key {id} exists already")]
+    DuplicateKey {
+        /// The id of the one that was to be added.
+        id: ApiKeyId,
+    },
+    /// The list should go on after a delivery that is not there, or is another tenant's.
+    #[error("there is no delivery {after} to list after")]
+    UnknownDelivery {
+        /// The delivery that was named.
+        after: DeliveryId,
+    },
+    /// The tenant has as many endpoints as it may.
+    #[error("there may be at most {limit} endpoints")]
+    TooManyEndpoints {
+        /// How many there may be.
+        limit: u32,
+    },
+    /// A test of the endpoint waits, or is under way.
+    #[error("a test of endpoint {endpoint} is pending")]
+    TestPending {
+        /// The endpoint.
+        endpoint: EndpointId,
     },
     /// The tenant has as many jobs waiting as it may.
     #[error("tenant {tenant} has {limit} jobs waiting already, which is as many as it may")]
@@ -98,11 +136,22 @@ pub struct ListQuery {
     pub order: Order,
     /// Only those of which a client is told this.
     pub status: Option<Status>,
+    /// Only those for which the client named the model so.
+    pub model: Option<String>,
+    /// Only those with all of these among their metadata.
+    pub metadata: Metadata,
 }
 
 impl Default for ListQuery {
     fn default() -> Self {
-        Self { after: None, limit: 20, order: Order::default(), status: None }
+        Self {
+            after: None,
+            limit: 20,
+            order: Order::default(),
+            status: None,
+            model: None,
+            metadata: Metadata::default(),
+        }
     }
 }
 
@@ -141,7 +190,7 @@ impl Reclaimed {
 /// The verbs of a worker (from [`begin`](Store::begin) to [`hand_back`](Store::hand_back)) need its [`Lease`]
 /// and answer [`LeaseError::Lost`] when it holds no more; [`lease`](crate::lease) is the argument.
 #[async_trait]
-pub trait Store: Send + Sync {
+pub trait Store: Keyring + Outbox {
     /// Returns the time by the store's clock.
     async fn now(&self) -> Result<Micros, StoreError>;
 
@@ -161,12 +210,19 @@ pub trait Store: Send + Sync {
     /// job's, or was until its end, what was noted for another job, and what is not known.
     async fn abandon_inputs(&self, job: JobId, keys: &[BlobKey]) -> Result<(), StoreError>;
 
+    /// Tells which job a request has made before, if it has: as [`create`](Store::create) would.
+    ///
+    /// Errors: [`StoreError::KeyReused`].
+    async fn submitted(&self, tenant: &Tenant, submission: &Submission) -> Result<Option<JobId>, StoreError>;
+
     /// Makes a job, which exists from now on, and its inputs with it: they are kept for as long as it can still run, which a
     /// failed job can again, and a completed or cancelled one cannot.
     ///
     /// Errors: [`StoreError::Duplicate`] when there is one of that id, also where its inputs are gone by now; else
     /// [`StoreError::InputsGone`], after which the inputs are to be stored anew for a job of another id; else
-    /// [`StoreError::QueueFull`], which leaves the inputs for another try. There is no job then.
+    /// [`StoreError::QueueFull`], which leaves the inputs for another try. There is no job then. With a
+    /// [`submission`](NewJob::submission), and after the first of these: [`StoreError::Resubmitted`] or
+    /// [`StoreError::KeyReused`].
     async fn create(&self, job: NewJob) -> Result<Job, StoreError>;
 
     /// Returns a tenant's job; none when it has none of that id.
@@ -220,6 +276,9 @@ pub trait Store: Send + Sync {
     /// object is ever unknown to the tables.
     async fn expect_checkpoint(&self, lease: &Lease, step: u32) -> Result<(), LeaseError>;
 
+    /// Takes note that the claim is about to store pictures of its result under [`Lease::preview_key`], of every kind.
+    async fn expect_previews(&self, lease: &Lease) -> Result<(), LeaseError>;
+
     /// Makes a stored state the one where a next attempt goes on; the one before becomes garbage. It stays the job's until the
     /// job ends or another replaces it.
     ///
@@ -231,7 +290,8 @@ pub trait Store: Send + Sync {
     /// A result becomes the job's in the same transaction, and every endpoint of its tenant gets its delivery; what the
     /// claim has stored besides becomes garbage.
     ///
-    /// Errors: [`LeaseError::ForeignObject`] when the result does not lie under the lease's key.
+    /// Errors: [`LeaseError::ForeignObject`] when the result or a picture of it does not lie under the lease's key, or a
+    /// picture was not expected.
     async fn finish(&self, lease: &Lease, outcome: Outcome) -> Result<JobState, LeaseError>;
 
     /// Gives the job back unfinished and returns what became of it, as [`Tally::hand_back`](crate::Tally::hand_back) says:
@@ -268,7 +328,8 @@ pub trait Store: Send + Sync {
     async fn purge_records(&self, limit: u32) -> Result<Vec<JobId>, StoreError>;
 
     /// Forgets what is left of up to `limit` jobs that were deleted as long ago as the policy keeps records, and returns of
-    /// how many: no list goes on after them any more, and what was told about them is gone.
+    /// how many: no list goes on after them any more, and what was told about them is gone. Forgets up to as many requests whose
+    /// [memory](crate::Resend::memory) has ended, and returns their number where that is the larger one.
     async fn forget_deleted(&self, limit: u32) -> Result<usize, StoreError>;
 
     /// Returns the first moment later than `after` at which a job falls due, has to have begun, loses its result or its
@@ -297,23 +358,8 @@ pub trait Store: Send + Sync {
     /// A sweep over the objects themselves finds with it what a worker put after it had lost its lease.
     async fn unnamed(&self, keys: &[BlobKey]) -> Result<Vec<BlobKey>, StoreError>;
 
-    /// Sets what a tenant may have.
-    async fn set_tenant(&self, tenant: &Tenant, limits: &TenantLimits) -> Result<(), StoreError>;
-
-    /// Lets an API key stand for a tenant; a key that stands for another already does so no more.
-    async fn add_key(&self, key: &KeyHash, tenant: &Tenant) -> Result<(), StoreError>;
-
-    /// Returns whom an API key stands for.
-    async fn tenant_of_key(&self, key: &KeyHash) -> Result<Option<Tenant>, StoreError>;
-
     /// Returns what each tenant has used, by name.
     async fn usage(&self) -> Result<Vec<Usage>, StoreError>;
-
-    /// Adds an endpoint that hears of every job of its tenant which ends from now on; one of that id is replaced.
-    async fn add_endpoint(&self, endpoint: &Endpoint) -> Result<(), StoreError>;
-
-    /// Returns the deliveries about a tenant's job, oldest first.
-    async fn deliveries(&self, tenant: &Tenant, id: JobId) -> Result<Vec<Delivery>, StoreError>;
 
     /// Pauses a partition, none of whose jobs is then claimed, or lets it go on. Running jobs are left alone.
     async fn set_paused(&self, partition: Partition, paused: bool) -> Result<(), StoreError>;

@@ -3,8 +3,8 @@
 --
 -- $1 the jobs; $2 the claim's token and $3 its fence, none for jobs that wait; $4 the state; $5 when the cancel of waiting jobs
 -- was accepted; $6 and $7 the error; $8, $9 and $10 the result, $11 how long it is kept, $12 the report on its run; $13 how the
--- attempt ended; $14 the notice. A job that ends with its result has begun, also where its worker was done before it could
--- say so. One that failed can run again and keeps its inputs.
+-- attempt ended; $14 the notice; $15 the pictures of the result and $16 their keys, all of them expected. A job that ends with
+-- its result has begun, also where its worker was done before it could say so. One that failed can run again and keeps its inputs.
 with held as materialized (
     select id, lease_expires_at from jobs j
     -- The same as the state, in words that no index answers to: the one to use is that of the ids.
@@ -22,14 +22,16 @@ ended as (
         start_by = case when $8::text is null then j.start_by end,
         percent = case when $8::text is null then j.percent else 100 end,
         result_key = $8, result_size_bytes = $9, result_sha256 = $10, result_expires_at = now_micros() + $11,
-        report = ($12::text)::json, error_code = $6, error_message = $7,
+        report = ($12::text)::json, previews = ($15::text)::json,
+        error_code = $6, error_message = $7,
         checkpoint_key = null, checkpoint_step = null, checkpoint_size_bytes = null, checkpoint_sha256 = null,
         checkpoint_fingerprint = null,
         claim_token = null, worker = null, lease_expires_at = null
     from held h
     where j.id = h.id
     returning
-        j.id, j.tenant, j.fence, j.begun_at, j.finished_at, greatest(h.lease_expires_at, j.finished_at) as puts_end
+        j.id, j.tenant, j.fence, j.begun_at, j.finished_at, j.trace, j.hook_url, j.hook_notices,
+        greatest(h.lease_expires_at, j.finished_at) as puts_end
 ),
 closed as (
     update job_attempts a
@@ -40,9 +42,9 @@ closed as (
 ),
 sorted as (
     update objects o
-    set standing = case when o.key = $8 then 'named' else 'garbage' end,
+    set standing = case when o.key = $8 or o.key = any($16) then 'named' else 'garbage' end,
         collect_after = case
-            when o.key = $8 then null
+            when o.key = $8 or o.key = any($16) then null
             when o.standing = 'expected' then e.puts_end
             else e.finished_at
         end
@@ -50,8 +52,18 @@ sorted as (
     where o.job_id = e.id and o.standing <> 'garbage' and (o.standing <> 'input' or $4 <> 'failed')
 ),
 told as (
-    insert into deliveries (id, endpoint, tenant, job_id, notice, created_at)
-    select gen_random_uuid(), p.id, e.tenant, e.id, $14, e.finished_at
-    from ended e join endpoints p on p.tenant = e.tenant
+    insert into deliveries (id, endpoint, tenant, job_id, notice, trace, created_at, next_try_at)
+    select gen_random_uuid(), p.id, e.tenant, e.id, $14, e.trace, e.finished_at, e.finished_at
+    from ended e
+    join endpoints p on p.tenant = e.tenant
+    where p.disabled_at is null and $14 = any(p.notices)
+    -- One that is being deleted is waited for, and then not told.
+    for key share of p
+),
+told_by_hook as (
+    insert into deliveries (id, url, tenant, job_id, notice, trace, created_at, next_try_at)
+    select gen_random_uuid(), e.hook_url, e.tenant, e.id, $14, e.trace, e.finished_at, e.finished_at
+    from ended e
+    where $14 = any(e.hook_notices)
 )
 select count(*) as "ended!" from ended

@@ -5,14 +5,15 @@
 //! does not.
 
 use clapboard_jobs::{
-    Again, AttemptEnd, ClaimToken, Fence, JobError, JobEvent, JobState, LeaseError, Notice, ResultObject, RunReport,
-    StoreError, Verdict,
+    Again, AttemptEnd, ClaimToken, Fence, JobError, JobEvent, JobState, LeaseError, Notice, Preview, ResultObject,
+    RunReport, StoreError, Verdict,
 };
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::error::{unavailable, unreadable};
 use crate::held::Held;
+use crate::previews;
 use crate::rows::{column, text};
 use crate::store::micros;
 
@@ -32,6 +33,9 @@ struct Stored<'a> {
     object: &'a ResultObject,
     size_bytes: i64,
     report: String,
+    previews: &'a [Preview],
+    /// The same in JSON; none where there are none.
+    previews_json: Option<String>,
     /// How long it is kept.
     life: Option<i64>,
 }
@@ -55,7 +59,9 @@ impl End<'_> {
             result.and_then(|stored| stored.life),
             result.map(|stored| stored.report.as_str()),
             claim.map(|(.., ending)| ending.as_str()),
-            Notice::of(self.state).map(Notice::as_str)
+            Notice::of(self.state).map(Notice::as_str),
+            result.and_then(|stored| stored.previews_json.as_deref()),
+            &result.map(|stored| previews::keys(stored.previews)).unwrap_or_default()
         )
         .fetch_one(tx)
         .await
@@ -83,20 +89,23 @@ fn after(event: JobEvent) -> JobState {
 }
 
 impl Held {
-    /// Ends the job with its result, which the claim has to have expected.
+    /// Ends the job with its result and the pictures of it, all of which the claim has to have expected.
     pub(crate) async fn complete(
         &self,
         tx: &mut PgConnection,
-        object: &ResultObject,
+        (object, previews): (&ResultObject, &[Preview]),
         report: &RunReport,
         life: Option<i64>,
         doing: &'static str,
     ) -> Result<JobState, LeaseError> {
+        previews::require_expected(tx, self.job, previews, doing).await?;
         let stored = Stored {
             object,
             size_bytes: column("result_size_bytes", object.size_bytes)?,
             report: serde_json::to_string(report).map_err(unreadable("report"))?,
-            life,
+            previews,
+            previews_json: clapboard_jobs::rows::previews(previews)?,
+            life: life.into_iter().chain(self.result_life).min(),
         };
         self.end(tx, after(JobEvent::Complete), AttemptEnd::Completed, None, Some(stored), doing).await
     }

@@ -3,22 +3,22 @@
 //! For most tenants it is one statement. It waits only for other creates of the same tenant in the same partition, whose
 //! ranks follow one another; the partition's virtual time is read without a lock, since a rank that is off by the job
 //! being claimed just now is as fair. The jobs of a tenant with a cap on its queue are counted while its row is locked. A job
-//! with inputs is made in the transaction that makes them its own.
+//! with inputs is made in the transaction that makes them its own; so is one whose request is to be known again, and one with a
+//! URL that hears of it.
 
-use clapboard_jobs::{CapacityClass, Job, NewJob, StoreError, Weight, rank};
+use clapboard_jobs::{CapacityClass, Job, JobId, NewJob, Secret, StoreError, TraceParent, Weight, rank};
 use sqlx::{PgConnection, Postgres, Transaction};
 
 use crate::error::{Refusal, unavailable};
-use crate::inputs;
-use crate::room;
-use crate::rows::{column, job_rows, text};
+use crate::rows::{column, job_rows, metadata, text};
 use crate::store::{PostgresStore, micros};
+use crate::{endpoints, inputs, room, submissions};
 
 const DOING: &str = "creating a job";
 
 pub(crate) async fn create(store: &PostgresStore, new: &NewJob) -> Result<Job, StoreError> {
-    if !new.inputs.is_empty() {
-        return create_with_inputs(store, new).await;
+    if !new.inputs.is_empty() || new.submission.is_some() || new.hook.is_some() {
+        return create_with_more(store, new).await;
     }
     let mut connection = store.pool().acquire().await.map_err(unavailable(DOING))?;
     if let Some(job) = insert(&mut connection, store, new, false).await? {
@@ -31,15 +31,32 @@ pub(crate) async fn create(store: &PostgresStore, new: &NewJob) -> Result<Job, S
     end(tx, made).await
 }
 
-async fn create_with_inputs(store: &PostgresStore, new: &NewJob) -> Result<Job, StoreError> {
+async fn create_with_more(store: &PostgresStore, new: &NewJob) -> Result<Job, StoreError> {
     let mut tx = store.pool().begin().await.map_err(unavailable(DOING))?;
     let made = take_and_insert(&mut tx, store, new).await;
     end(tx, made).await
 }
 
 async fn take_and_insert(tx: &mut PgConnection, store: &PostgresStore, new: &NewJob) -> Result<Job, StoreError> {
+    if let Some(submission) = &new.submission {
+        // Who sends a create again under the same id is told so, as without a submission.
+        if exists(tx, new).await? {
+            return Err(StoreError::Duplicate { id: new.id });
+        }
+        match submissions::keep(tx, &new.tenant, submission, new.id, DOING).await {
+            // The very same create has been committed while this one waited for its row.
+            Err(StoreError::Resubmitted { job } | StoreError::KeyReused { job }) if job == new.id => {
+                return Err(StoreError::Duplicate { id: new.id });
+            }
+            kept => kept?,
+        }
+    }
+    if new.hook.is_some() {
+        // There is then something that signs when the job has ended.
+        endpoints::keep_hook_secret(tx, &new.tenant, &Secret::random(), DOING).await?;
+    }
     // Before the job, so that other creates of the tenant wait for as little as possible.
-    if !inputs::take(tx, new.id, &new.inputs, DOING).await? {
+    if !new.inputs.is_empty() && !inputs::take(tx, new.id, &new.inputs, DOING).await? {
         // The inputs of a job that is there already are its own: its create is sent again.
         let gone = StoreError::InputsGone { id: new.id };
         return Err(if exists(tx, new).await? { StoreError::Duplicate { id: new.id } } else { gone });
@@ -94,6 +111,7 @@ async fn insert(
     new: &NewJob,
     under_lock: bool,
 ) -> Result<Option<Job>, StoreError> {
+    let hook_notices = new.hook.as_ref().map(|hook| endpoints::names(&hook.notices));
     let inserted = job_rows!(
         r#"
         with allowed as materialized (
@@ -117,11 +135,13 @@ async fn insert(
         made as (
             insert into jobs (
                 id, tenant, model, partition, capacity_class, rows, priority, spec_version, spec, cost_tflop, rank,
-                virtual_finish, created_at, run_at, start_by, max_attempts
+                virtual_finish, created_at, run_at, start_by, max_attempts, result_life, metadata,
+                end_user, stage_metrics, remixed_from, hook_url, hook_notices, trace
             )
             select
                 $1, $2, $3, $4, $5, $6, $7, $8, ($9::text)::json, $11, finish + $12,
-                finish, now_micros(), now_micros(), now_micros() + $13, $14
+                finish, now_micros(), now_micros(), now_micros() + $13, $14, $17, ($18::text)::jsonb, $19, $20, $21, $22,
+                $23::text[], $24
             from clock
             returning *
         )
@@ -142,7 +162,15 @@ async fn insert(
         new.start_within.map(micros),
         i64::from(store.policy().max_attempts),
         Weight::DEFAULT.get(),
-        under_lock
+        under_lock,
+        new.result_life.map(micros),
+        metadata(&new.metadata)?,
+        new.told.user.as_deref().map(text),
+        new.told.stage_metrics,
+        new.remixed_from.map(JobId::as_uuid),
+        new.hook.as_ref().map(|hook| text(&hook.url)),
+        hook_notices.as_deref(),
+        new.trace.as_ref().map(TraceParent::as_str)
     )
     .fetch_optional(connection)
     .await;

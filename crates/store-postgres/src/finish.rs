@@ -9,16 +9,18 @@ use crate::store::{PostgresStore, micros};
 pub(crate) async fn finish(store: &PostgresStore, lease: &Lease, outcome: &Outcome) -> Result<JobState, LeaseError> {
     let doing = "finishing a job";
     let expected = lease.result_key();
-    if let Outcome::Completed { object, .. } = outcome
-        && object.key != expected
-    {
-        return Err(LeaseError::ForeignObject { job: lease.job, found: object.key.clone(), expected });
+    if let Outcome::Completed { object, previews, .. } = outcome {
+        if object.key != expected {
+            return Err(LeaseError::ForeignObject { job: lease.job, found: object.key.clone(), expected });
+        }
+        lease.require_own_previews(previews)?;
     }
     let mut tx = store.pool().begin().await.map_err(unavailable(doing))?;
     let held = Held::find(&mut tx, lease, doing).await?;
     let state = match outcome {
-        Outcome::Completed { object, report } if !held.tally.cancel_requested => {
-            held.complete(&mut tx, object, report, store.policy().result_life.map(micros), doing).await?
+        Outcome::Completed { object, previews, report } if !held.tally.cancel_requested => {
+            let life = store.policy().result_life.map(micros);
+            held.complete(&mut tx, (object, previews), report, life, doing).await?
         }
         Outcome::Completed { .. } | Outcome::Cancelled => {
             held.close(&mut tx, &held.tally.fail(JobError::cancelled()), doing).await?

@@ -17,6 +17,8 @@ pub(crate) struct Held {
     pub(crate) tally: Tally,
     /// From when on nobody can still be putting what the claim has expected.
     pub(crate) puts_end: i64,
+    /// How long the result is kept at most, in the unit of the tables.
+    pub(crate) result_life: Option<i64>,
 }
 
 /// A row of `jobs`, as far as the end of its claim depends on it.
@@ -31,6 +33,7 @@ pub(crate) struct HeldRow {
     pub(crate) begun: bool,
     pub(crate) cancel_requested: bool,
     pub(crate) puts_end: i64,
+    pub(crate) result_life: Option<i64>,
 }
 
 /// `select_held!("where …", arguments…)`: a checked statement that reads claims in force.
@@ -42,7 +45,7 @@ macro_rules! select_held {
             select
                 id, fence, claim_token as "claim_token!", attempt, max_attempts, spared,
                 begun_at is not null as "begun!", cancel_requested_at is not null as "cancel_requested!",
-                greatest(lease_expires_at, now_micros()) as "puts_end!"
+                greatest(lease_expires_at, now_micros()) as "puts_end!", result_life
             from jobs
             "# + $tail
             $(, $argument)*
@@ -67,6 +70,7 @@ impl TryFrom<HeldRow> for Held {
                 cancel_requested: row.cancel_requested,
             },
             puts_end: row.puts_end,
+            result_life: row.result_life,
         })
     }
 }

@@ -6,7 +6,7 @@ use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
 
 use crate::error::unavailable;
-use crate::rows::{AttemptRow, job_rows};
+use crate::rows::{self, AttemptRow, JobRow, job_rows, text};
 use crate::store::PostgresStore;
 
 pub(crate) async fn now(store: &PostgresStore) -> Result<Micros, StoreError> {
@@ -40,6 +40,61 @@ pub(crate) async fn get(store: &PostgresStore, tenant: &Tenant, id: JobId) -> Re
     find(store.pool(), tenant, id, "reading a job").await
 }
 
+/// How many jobs may match a filter by metadata for all of them to be read and sorted. Where more do, they are met soon by going
+/// through the list.
+const FEW: i64 = 10_000;
+
+/// `listed!("<", "created_at desc, …", arguments…)`: goes through a list in its order until the page is full.
+macro_rules! listed {
+    ($beyond:literal, $order:literal $(, $argument:expr)* $(,)?) => {
+        job_rows!(
+            "",
+            r#"
+            from (
+                select page.*
+                from unnest($4::text[]) as wanted (status)
+                cross join lateral (
+                    select * from jobs
+                    where tenant collate "POSIX" = $1 and job_status(state, begun_at is not null) = wanted.status
+                        and ($6::text is null or model = $6) and ($7::text is null or metadata @> ($7::text)::jsonb)
+                        and (created_at, id)
+            "# | $beyond | " ($2, $3) order by " | $order | " limit $5) page order by " | $order
+            | " limit $5) pages order by " | $order
+            $(, $argument)*
+        )
+    };
+}
+
+/// `found_by_metadata!("<", "created_at desc, …", arguments…)`: reads all that have the metadata and sorts them.
+macro_rules! found_by_metadata {
+    ($beyond:literal, $order:literal $(, $argument:expr)* $(,)?) => {
+        job_rows!(
+            "",
+            r#"
+            from jobs
+            where metadata is not null and owned_metadata(tenant, metadata) @> owned_metadata($1, ($7::text)::jsonb)
+                and job_status(state, begun_at is not null) = any($4::text[]) and ($6::text is null or model = $6)
+                and (created_at, id)
+            "# | $beyond | " ($2, $3) order by " | $order | " limit $5"
+            $(, $argument)*
+        )
+    };
+}
+
+/// `page!(listed, executor, order, arguments…)`: the rows of a page by one of these ways, in either order.
+macro_rules! page {
+    ($way:ident, $executor:expr, $order:expr $(, $argument:expr)* $(,)?) => {
+        match $order {
+            Order::Ascending => $way!(">", "created_at, id" $(, $argument)*).fetch_all($executor).await,
+            Order::Descending => $way!("<", "created_at desc, id desc" $(, $argument)*).fetch_all($executor).await,
+        }
+    };
+}
+
+/// Lets a transaction plan by the index of metadata, which has no other scan, and by no other, whatever the table was like.
+const BY_METADATA: &str =
+    "set local enable_bitmapscan = on; set local enable_indexscan = off; set local enable_indexonlyscan = off";
+
 pub(crate) async fn list(store: &PostgresStore, tenant: &Tenant, query: &ListQuery) -> Result<JobPage, StoreError> {
     let doing = "listing jobs";
     let (first_at, first_id) = match query.order {
@@ -57,71 +112,89 @@ pub(crate) async fn list(store: &PostgresStore, tenant: &Tenant, query: &ListQue
     };
     // One more than asked for tells whether there is more.
     let limit = i64::from(query.limit) + 1;
-    let rows = match query.order {
-        Order::Ascending => {
-            job_rows!(
-                "",
-                r#"
-                from (
-                    select page.*
-                    from unnest($4::text[]) as wanted (status)
-                    cross join lateral (
-                        select * from jobs
-                        where tenant collate "POSIX" = $1 and job_status(state, begun_at is not null) = wanted.status
-                            and (created_at, id) > ($2, $3)
-                        order by created_at, id
-                        limit $5
-                    ) page
-                    order by created_at, id
-                    limit $5
-                ) pages
-                order by created_at, id
-                "#,
-                tenant.as_str(),
-                after_at,
-                after_id,
-                &statuses,
-                limit
-            )
-            .fetch_all(store.pool())
-            .await
-        }
-        Order::Descending => {
-            job_rows!(
-                "",
-                r#"
-                from (
-                    select page.*
-                    from unnest($4::text[]) as wanted (status)
-                    cross join lateral (
-                        select * from jobs
-                        where tenant collate "POSIX" = $1 and job_status(state, begun_at is not null) = wanted.status
-                            and (created_at, id) < ($2, $3)
-                        order by created_at desc, id desc
-                        limit $5
-                    ) page
-                    order by created_at desc, id desc
-                    limit $5
-                ) pages
-                order by created_at desc, id desc
-                "#,
-                tenant.as_str(),
-                after_at,
-                after_id,
-                &statuses,
-                limit
-            )
-            .fetch_all(store.pool())
-            .await
-        }
-    }
-    .map_err(unavailable(doing))?;
+    let page =
+        Page { tenant: tenant.as_str(), after_at, after_id, statuses, limit, model: query.model.as_deref().map(text) };
+    let metadata = rows::metadata(&query.metadata)?;
+    let rare = match &metadata {
+        Some(metadata) => rare(store, &page, query.order, metadata).await.map_err(unavailable(doing))?,
+        None => None,
+    };
+    let rows = match rare {
+        Some(rows) => rows,
+        None => page!(
+            listed,
+            store.pool(),
+            query.order,
+            page.tenant,
+            page.after_at,
+            page.after_id,
+            &page.statuses,
+            page.limit,
+            page.model,
+            metadata
+        )
+        .map_err(unavailable(doing))?,
+    };
 
     let mut jobs = rows.into_iter().map(Job::try_from).collect::<Result<Vec<Job>, StoreError>>()?;
     let asked = query.limit as usize;
     let has_more = jobs.len() > asked;
     jobs.truncate(asked);
     Ok(JobPage { jobs, has_more })
+}
+
+/// Which page is asked for.
+struct Page<'a> {
+    tenant: &'a str,
+    after_at: i64,
+    after_id: Uuid,
+    statuses: Vec<String>,
+    limit: i64,
+    model: Option<String>,
+}
+
+/// Returns a page of those with the metadata; none where more than [`FEW`] of the tenant's jobs have them.
+async fn rare(
+    store: &PostgresStore,
+    page: &Page<'_>,
+    order: Order,
+    metadata: &str,
+) -> Result<Option<Vec<JobRow>>, sqlx::Error> {
+    let mut tx = store.pool().begin().await?;
+    sqlx::raw_sql(BY_METADATA).execute(&mut *tx).await?;
+    let found = sqlx::query_scalar!(
+        r#"
+        select count(*) as "found!" from (
+            select from jobs
+            where metadata is not null and owned_metadata(tenant, metadata) @> owned_metadata($1, ($2::text)::jsonb)
+            limit $3
+        ) found
+        "#,
+        page.tenant,
+        metadata,
+        FEW + 1
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    let rows = if found > FEW {
+        None
+    } else {
+        let rows = page!(
+            found_by_metadata,
+            &mut *tx,
+            order,
+            page.tenant,
+            page.after_at,
+            page.after_id,
+            &page.statuses,
+            page.limit,
+            page.model,
+            metadata
+        );
+        Some(rows?)
+    };
+    tx.commit().await?;
+    Ok(rows)
 }
 
 /// Returns when a job was made, even one that is deleted.

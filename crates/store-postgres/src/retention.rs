@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clapboard_jobs::{JobId, Micros, StoreError};
+use sqlx::PgConnection;
 
 use crate::delete::bury;
 use crate::error::unavailable;
@@ -23,7 +24,7 @@ pub(crate) async fn expire_results(store: &PostgresStore, limit: u32) -> Result<
             for update skip locked
         ),
         given_up as (
-            update jobs j set result_key = null, result_size_bytes = null, result_sha256 = null
+            update jobs j set result_key = null, result_size_bytes = null, result_sha256 = null, previews = null
             from expired e
             where j.id = e.id and j.result_key is not null
             returning j.id, j.result_expires_at
@@ -73,9 +74,33 @@ pub(crate) async fn purge_records(store: &PostgresStore, limit: u32) -> Result<V
 }
 
 pub(crate) async fn forget_deleted(store: &PostgresStore, limit: u32) -> Result<usize, StoreError> {
-    let Some(life) = store.policy().record_life.map(micros) else {
-        return Ok(0);
+    let doing = "forgetting deleted jobs";
+    let mut tx = store.pool().begin().await.map_err(unavailable(doing))?;
+    let requests = sqlx::query!(
+        r#"
+        with due as materialized (
+            select tenant, token from submissions where expires_at <= now_micros()
+            order by expires_at
+            limit $1
+            for update skip locked
+        )
+        delete from submissions s using due d where s.tenant = d.tenant and s.token = d.token
+        "#,
+        i64::from(limit)
+    )
+    .execute(&mut *tx)
+    .await
+    .map_err(unavailable(doing))?;
+    let requests = usize::try_from(requests.rows_affected()).unwrap_or(usize::MAX);
+    let jobs = match store.policy().record_life.map(micros) {
+        Some(life) => forget_jobs(&mut tx, life, limit, doing).await?,
+        None => 0,
     };
+    tx.commit().await.map_err(unavailable(doing))?;
+    Ok(jobs.max(requests))
+}
+
+async fn forget_jobs(tx: &mut PgConnection, life: i64, limit: u32, doing: &'static str) -> Result<usize, StoreError> {
     let forgotten = sqlx::query_scalar!(
         r#"
         with due as materialized (
@@ -96,9 +121,9 @@ pub(crate) async fn forget_deleted(store: &PostgresStore, limit: u32) -> Result<
         life,
         i64::from(limit)
     )
-    .fetch_one(store.pool())
+    .fetch_one(tx)
     .await
-    .map_err(unavailable("forgetting deleted jobs"))?;
+    .map_err(unavailable(doing))?;
     number("deleted_jobs", forgotten)
 }
 

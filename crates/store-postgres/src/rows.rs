@@ -1,13 +1,21 @@
 //! From rows to jobs.
 
-pub(crate) use clapboard_jobs::rows::{AttemptRow, JobRow, column, number, parse, partition};
+use std::collections::BTreeMap;
 
-/// `job_rows!("with …", "from …", arguments…)`: a checked statement that reads whole jobs. What goes before may have
-/// several parts: `"with …" | ", …"`.
+use clapboard_jobs::{Metadata, StoreError};
+
+use crate::error::unreadable;
+
+pub(crate) use clapboard_jobs::rows::{
+    AttemptRow, DeliveryRow, DueRow, EndpointRow, JobRow, KeyRow, SubmissionRow, column, number, parse, partition,
+};
+
+/// `job_rows!("with …", "from …", arguments…)`: a checked statement that reads whole jobs. What goes before and what follows may
+/// have several parts: `"with …" | ", …"`.
 ///
 /// The types say for themselves which columns can be null, because Postgres cannot tell for what comes out of a `with`.
 macro_rules! job_rows {
-    ($($head:literal)|+, $tail:literal $(, $argument:expr)* $(,)?) => {
+    ($($head:literal)|+, $($tail:literal)|+ $(, $argument:expr)* $(,)?) => {
         sqlx::query_as!(
             crate::rows::JobRow,
             $($head +)+
@@ -27,14 +35,26 @@ macro_rules! job_rows {
                 checkpoint_fingerprint as "checkpoint_fingerprint?",
                 result_key as "result_key?", result_size_bytes as "result_size_bytes?",
                 result_sha256 as "result_sha256?", result_expires_at as "result_expires_at?",
-                report::text as "report?", error_code as "error_code?", error_message as "error_message?"
+                report::text as "report?", error_code as "error_code?", error_message as "error_message?",
+                previews::text as "previews?", metadata::text as "metadata?", end_user as "end_user?",
+                stage_metrics as "stage_metrics!", remixed_from as "remixed_from?", trace as "trace?"
             "#
-            + $tail
+            $(+ $tail)+
             $(, $argument)*
         )
     };
 }
 pub(crate) use job_rows;
+
+/// Returns metadata as the column holds them: none where there are none.
+pub(crate) fn metadata(metadata: &Metadata) -> Result<Option<String>, StoreError> {
+    if metadata.is_empty() {
+        return Ok(None);
+    }
+    let pairs: BTreeMap<String, String> =
+        metadata.pairs().iter().map(|(key, value)| (text(key), text(value))).collect();
+    serde_json::to_string(&pairs).map(Some).map_err(unreadable("metadata"))
+}
 
 /// Returns a text as Postgres can hold it, which knows no NUL.
 pub(crate) fn text(text: &str) -> String {

@@ -8,17 +8,18 @@ use async_trait::async_trait;
 use clapboard_h3::Partition;
 use clapboard_jobs::store::Reclaimed;
 use clapboard_jobs::{
-    Attempt, Beat, BlobKey, Checkpoint, Claimant, Claimed, Delivery, Endpoint, HandBack, Hint, Job, JobId, JobPage,
-    JobState, KeyHash, Lease, LeaseError, ListQuery, Micros, NewJob, Orders, Outcome, Policy, Progress, Store,
-    StoreError, Tenant, TenantLimits, Usage, WorkerCard, WorkerId, WorkerRecord,
+    ApiKey, ApiKeyId, Attempt, Beat, BlobKey, Checkpoint, Claimant, Claimed, Delivery, DeliveryId, DeliveryPage,
+    DeliveryQuery, Due, Endpoint, EndpointChange, EndpointId, Grant, HandBack, Hint, Job, JobId, JobPage, JobState,
+    KeyHash, Keyring, Lease, LeaseError, ListQuery, Micros, NewJob, Notice, Orders, Outbox, Outcome, Policy, Progress,
+    Secret, Store, StoreError, Submission, Tenant, TenantLimits, Tried, Usage, WorkerCard, WorkerId, WorkerRecord,
 };
 use sqlx::postgres::PgPool;
 
 use crate::error::{NoAnswer, VerbError};
 use crate::options::Options;
 use crate::{
-    cancel, checkpoint, claim, create, delete, finish, fleet, garbage, inputs, outbox, progress, read, ready,
-    retention, room, sweep, tenants,
+    cancel, checkpoint, claim, courier, create, delete, deliveries, endpoints, finish, fleet, garbage, inputs, keys,
+    previews, progress, read, ready, retention, room, submissions, sweep, tenants,
 };
 
 /// How often a verb whose transaction was rolled back for another's sake is done again.
@@ -120,6 +121,10 @@ impl Store for PostgresStore {
         self.run("giving up the inputs of a job", || inputs::abandon(self, job, keys)).await
     }
 
+    async fn submitted(&self, tenant: &Tenant, submission: &Submission) -> Result<Option<JobId>, StoreError> {
+        self.run("looking for a request that came before", || submissions::find(self, tenant, submission)).await
+    }
+
     async fn create(&self, job: NewJob) -> Result<Job, StoreError> {
         self.run("creating a job", || create::create(self, &job)).await
     }
@@ -170,6 +175,10 @@ impl Store for PostgresStore {
 
     async fn expect_checkpoint(&self, lease: &Lease, step: u32) -> Result<(), LeaseError> {
         self.run("expecting a checkpoint", || checkpoint::expect(self, lease, step)).await
+    }
+
+    async fn expect_previews(&self, lease: &Lease) -> Result<(), LeaseError> {
+        self.run("expecting pictures of a result", || previews::expect(self, lease)).await
     }
 
     async fn keep_checkpoint(&self, lease: &Lease, checkpoint: &Checkpoint) -> Result<(), LeaseError> {
@@ -232,28 +241,8 @@ impl Store for PostgresStore {
         self.run("looking for objects that no row names", || garbage::unnamed(self, keys)).await
     }
 
-    async fn set_tenant(&self, tenant: &Tenant, limits: &TenantLimits) -> Result<(), StoreError> {
-        self.run("setting the limits of a tenant", || tenants::set(self, tenant, limits)).await
-    }
-
-    async fn add_key(&self, key: &KeyHash, tenant: &Tenant) -> Result<(), StoreError> {
-        self.run("adding an API key", || tenants::add_key(self, key, tenant)).await
-    }
-
-    async fn tenant_of_key(&self, key: &KeyHash) -> Result<Option<Tenant>, StoreError> {
-        self.run("looking up an API key", || tenants::of_key(self, key)).await
-    }
-
     async fn usage(&self) -> Result<Vec<Usage>, StoreError> {
         self.run("summing up usage", || tenants::usage(self)).await
-    }
-
-    async fn add_endpoint(&self, endpoint: &Endpoint) -> Result<(), StoreError> {
-        self.run("adding an endpoint", || outbox::add_endpoint(self, endpoint)).await
-    }
-
-    async fn deliveries(&self, tenant: &Tenant, id: JobId) -> Result<Vec<Delivery>, StoreError> {
-        self.run("reading the deliveries of a job", || outbox::deliveries(self, tenant, id)).await
     }
 
     async fn set_paused(&self, partition: Partition, paused: bool) -> Result<(), StoreError> {
@@ -278,5 +267,119 @@ impl Store for PostgresStore {
 
     async fn ask_drain(&self, worker: WorkerId) -> Result<bool, StoreError> {
         self.run("asking a worker to drain", || fleet::ask_drain(self, worker)).await
+    }
+}
+
+#[async_trait]
+impl Keyring for PostgresStore {
+    async fn set_tenant(&self, tenant: &Tenant, limits: &TenantLimits) -> Result<(), StoreError> {
+        self.run("setting the limits of a tenant", || tenants::set(self, tenant, limits)).await
+    }
+
+    async fn tenants(&self) -> Result<Vec<(Tenant, TenantLimits)>, StoreError> {
+        self.run("reading the limits of tenants", || tenants::list(self)).await
+    }
+
+    async fn add_key(&self, hash: &KeyHash, key: &ApiKey) -> Result<(), StoreError> {
+        self.run("adding an API key", || keys::add(self, hash, key)).await
+    }
+
+    async fn keys(&self, tenant: Option<&Tenant>) -> Result<Vec<ApiKey>, StoreError> {
+        self.run("listing API keys", || keys::list(self, tenant)).await
+    }
+
+    async fn revoke_key(&self, id: ApiKeyId) -> Result<Option<ApiKey>, StoreError> {
+        self.run("revoking an API key", || keys::revoke(self, id)).await
+    }
+
+    async fn grant_of(&self, hash: &KeyHash) -> Result<Option<Grant>, StoreError> {
+        self.run("looking up an API key", || keys::grant_of(self, hash)).await
+    }
+}
+
+#[async_trait]
+impl Outbox for PostgresStore {
+    async fn add_endpoint(&self, endpoint: &Endpoint) -> Result<(), StoreError> {
+        self.run("adding an endpoint", || endpoints::add(self, endpoint)).await
+    }
+
+    async fn endpoints(&self, tenant: &Tenant) -> Result<Vec<Endpoint>, StoreError> {
+        self.run("listing endpoints", || endpoints::list(self, tenant)).await
+    }
+
+    async fn endpoint(&self, tenant: &Tenant, id: EndpointId) -> Result<Option<Endpoint>, StoreError> {
+        self.run("reading an endpoint", || endpoints::get(self, tenant, id)).await
+    }
+
+    async fn change_endpoint(
+        &self,
+        tenant: &Tenant,
+        id: EndpointId,
+        change: &EndpointChange,
+    ) -> Result<Option<Endpoint>, StoreError> {
+        self.run("changing an endpoint", || endpoints::change(self, tenant, id, change)).await
+    }
+
+    async fn rotate_secret(
+        &self,
+        tenant: &Tenant,
+        id: EndpointId,
+        secret: &Secret,
+        keep_old: Option<Duration>,
+    ) -> Result<Option<Endpoint>, StoreError> {
+        self.run("giving an endpoint a new secret", || endpoints::rotate_secret(self, tenant, id, secret, keep_old))
+            .await
+    }
+
+    async fn delete_endpoint(&self, tenant: &Tenant, id: EndpointId) -> Result<bool, StoreError> {
+        self.run("deleting an endpoint", || endpoints::delete(self, tenant, id)).await
+    }
+
+    async fn hook_secret(&self, tenant: &Tenant, candidate: &Secret) -> Result<Secret, StoreError> {
+        self.run("reading what signs for single jobs", || endpoints::hook_secret(self, tenant, candidate)).await
+    }
+
+    async fn test_endpoint(
+        &self,
+        tenant: &Tenant,
+        id: EndpointId,
+        notice: Notice,
+    ) -> Result<Option<Delivery>, StoreError> {
+        self.run("adding a delivery to try an endpoint with", || deliveries::test(self, tenant, id, notice)).await
+    }
+
+    async fn deliveries_of(&self, tenant: &Tenant, job: JobId) -> Result<Vec<Delivery>, StoreError> {
+        self.run("reading the deliveries of a job", || deliveries::of_job(self, tenant, job)).await
+    }
+
+    async fn deliveries(&self, tenant: &Tenant, query: &DeliveryQuery) -> Result<DeliveryPage, StoreError> {
+        self.run("listing deliveries", || deliveries::list(self, tenant, query)).await
+    }
+
+    async fn replay(&self, tenant: &Tenant, id: DeliveryId) -> Result<Option<Delivery>, StoreError> {
+        self.run("replaying a delivery", || deliveries::replay(self, tenant, id)).await
+    }
+
+    async fn take_due(
+        &self,
+        limit: u32,
+        per_receiver: u32,
+        per_tenant: u32,
+        hold: Duration,
+    ) -> Result<Vec<Due>, StoreError> {
+        self.run("taking deliveries that are due", || courier::take_due(self, limit, per_receiver, per_tenant, hold))
+            .await
+    }
+
+    async fn tried(&self, id: DeliveryId, number: u32, tried: &Tried) -> Result<(), StoreError> {
+        self.run("recording how a delivery went", || courier::tried(self, id, number, tried)).await
+    }
+
+    async fn next_delivery(&self, after: Micros) -> Result<Option<Micros>, StoreError> {
+        self.run("looking for the next delivery", || courier::next_delivery(self, after)).await
+    }
+
+    async fn forget_deliveries(&self, limit: u32) -> Result<usize, StoreError> {
+        self.run("forgetting deliveries", || courier::forget(self, limit)).await
     }
 }

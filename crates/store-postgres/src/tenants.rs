@@ -1,8 +1,8 @@
-//! What tenants may have, by which keys they are known, and what they have used.
+//! What tenants may have, and what they have used.
 
-use clapboard_jobs::{KeyHash, StoreError, Tenant, TenantLimits, Usage};
+use clapboard_jobs::{StoreError, Tenant, TenantLimits, Usage, Weight};
 
-use crate::error::unavailable;
+use crate::error::{unavailable, unreadable};
 use crate::rows::{number, parse};
 use crate::store::PostgresStore;
 
@@ -24,27 +24,21 @@ pub(crate) async fn set(store: &PostgresStore, tenant: &Tenant, limits: &TenantL
     Ok(())
 }
 
-pub(crate) async fn add_key(store: &PostgresStore, key: &KeyHash, tenant: &Tenant) -> Result<(), StoreError> {
-    sqlx::query!(
-        r#"
-        insert into api_keys (hash, tenant, created_at) values ($1, $2, now_micros())
-        on conflict (hash) do update set tenant = excluded.tenant
-        "#,
-        key.0.as_slice(),
-        tenant.as_str()
-    )
-    .execute(store.pool())
-    .await
-    .map_err(unavailable("adding an API key"))?;
-    Ok(())
-}
-
-pub(crate) async fn of_key(store: &PostgresStore, key: &KeyHash) -> Result<Option<Tenant>, StoreError> {
-    let found = sqlx::query_scalar!("select tenant from api_keys where hash = $1", key.0.as_slice())
-        .fetch_optional(store.pool())
+pub(crate) async fn list(store: &PostgresStore) -> Result<Vec<(Tenant, TenantLimits)>, StoreError> {
+    let found = sqlx::query!("select tenant, weight, max_running, max_queued from tenants order by tenant")
+        .fetch_all(store.pool())
         .await
-        .map_err(unavailable("looking up an API key"))?;
-    found.map(|tenant| parse("tenant", &tenant)).transpose()
+        .map_err(unavailable("reading the limits of tenants"))?;
+    let mut all = Vec::with_capacity(found.len());
+    for row in found {
+        let limits = TenantLimits {
+            weight: Weight::new(row.weight).map_err(unreadable("weight"))?,
+            max_running: row.max_running.map(|most| number("max_running", most)).transpose()?,
+            max_queued: row.max_queued.map(|most| number("max_queued", most)).transpose()?,
+        };
+        all.push((parse("tenant", &row.tenant)?, limits));
+    }
+    Ok(all)
 }
 
 pub(crate) async fn usage(store: &PostgresStore) -> Result<Vec<Usage>, StoreError> {

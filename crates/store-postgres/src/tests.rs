@@ -4,6 +4,7 @@ mod inputs;
 mod instants;
 mod migrating;
 mod outage;
+mod outbox;
 mod plans;
 mod sameness;
 mod schema;
@@ -17,8 +18,8 @@ use async_trait::async_trait;
 use clapboard_h3::Partition;
 use clapboard_jobs::conformance::store::StoreHarness;
 use clapboard_jobs::{
-    Claimant, JobError, JobId, Lease, NewJob, Outcome, Policy, Priority, ResultObject, RunReport, SpecRecord, Store,
-    Tenant, WorkerId,
+    Claimant, JobError, JobId, Lease, Metadata, NewJob, Outcome, Policy, Priority, ResultObject, RunReport, SpecRecord,
+    Store, Tenant, Told, WorkerId,
 };
 use clapboard_testkit::Postgres;
 use sqlx::AssertSqlSafe;
@@ -98,6 +99,13 @@ fn new_job() -> NewJob {
         inputs: Vec::new(),
         priority: Priority::Normal,
         start_within: None,
+        result_life: None,
+        metadata: Metadata::default(),
+        told: Told::default(),
+        remixed_from: None,
+        hook: None,
+        trace: None,
+        submission: None,
     }
 }
 
@@ -107,7 +115,7 @@ fn worker() -> Claimant {
 
 fn completed(lease: &Lease) -> Outcome {
     let object = ResultObject { key: lease.result_key(), size_bytes: 1, sha256: "5a".repeat(32) };
-    Outcome::Completed { object, report: RunReport::default() }
+    Outcome::Completed { object, previews: Vec::new(), report: RunReport::default() }
 }
 
 fn broken(message: &str) -> JobError {

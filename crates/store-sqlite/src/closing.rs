@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use clapboard_jobs::{
-    Again, AttemptEnd, JobError, JobEvent, JobState, LeaseError, Micros, ResultObject, RunReport, StoreError, Verdict,
+    Again, AttemptEnd, JobError, JobEvent, JobState, LeaseError, Micros, Preview, ResultObject, RunReport, StoreError,
+    Verdict,
 };
 use sqlx::SqliteConnection;
 use uuid::Uuid;
@@ -13,7 +14,7 @@ use uuid::Uuid;
 use crate::error::{unavailable, unreadable};
 use crate::held::Held;
 use crate::rows::column;
-use crate::{attempts, objects, outbox, usage};
+use crate::{attempts, objects, outbox, previews, retention, usage};
 
 /// What a job ends with.
 struct End<'a> {
@@ -29,6 +30,8 @@ struct Stored<'a> {
     object: &'a ResultObject,
     size_bytes: i64,
     report: String,
+    /// Its pictures in JSON; none where it has none.
+    previews: Option<String>,
     /// Until when it is kept.
     expires_at: Option<i64>,
 }
@@ -51,6 +54,7 @@ impl End<'_> {
         let sha256 = result.map(|stored| stored.object.sha256.as_str());
         let expires_at = result.and_then(|stored| stored.expires_at);
         let report = result.map(|stored| stored.report.as_str());
+        let previews = result.and_then(|stored| stored.previews.as_deref());
         let (token, fence) = (claim.map(|held| held.token.0), claim.map(|held| held.fence.0));
         let done = sqlx::query_file!(
             "queries/end_job.sql",
@@ -66,7 +70,8 @@ impl End<'_> {
             report,
             job,
             token,
-            fence
+            fence,
+            previews
         )
         .execute(tx)
         .await
@@ -99,25 +104,28 @@ fn after(event: JobEvent) -> JobState {
 }
 
 impl Held {
-    /// Ends the job with its result, which the claim has to have expected.
+    /// Ends the job with its result and the pictures of it, all of which the claim has to have expected.
     pub(crate) async fn complete(
         &self,
         tx: &mut SqliteConnection,
         now: i64,
-        object: &ResultObject,
+        (object, previews): (&ResultObject, &[Preview]),
         report: &RunReport,
         life: Option<Duration>,
         doing: &'static str,
     ) -> Result<JobState, LeaseError> {
+        let life = life.map(retention::micros).into_iter().chain(self.result_life).min();
         let stored = Stored {
             object,
             size_bytes: column("result_size_bytes", object.size_bytes)?,
             report: serde_json::to_string(report).map_err(unreadable("report"))?,
-            expires_at: life.map(|life| Micros(now).plus(life).0),
+            previews: clapboard_jobs::rows::previews(previews)?,
+            expires_at: life.map(|life| now.saturating_add(life)),
         };
         let id = self.job.as_uuid();
         // A result that the table does not name would be swept away under its job.
         self.applied(objects::name(tx, object.key.as_str(), id, doing).await?)?;
+        previews::name(tx, self.job, previews, doing).await?;
         let end = End { state: after(JobEvent::Complete), cancelled_at: None, error: None, result: Some(stored) };
         self.end(tx, now, &end, AttemptEnd::Completed, doing).await?;
         usage::add_completed(tx, id, doing).await?;

@@ -1,13 +1,11 @@
 //! Making a job.
 
-use clapboard_jobs::{Job, Micros, NewJob, StoreError, Weight, rank};
+use clapboard_jobs::{Job, JobId, Micros, NewJob, Secret, StoreError, TraceParent, Weight, rank};
 
 use crate::error::{unavailable, unreadable};
-use crate::objects;
-use crate::read;
-use crate::room;
-use crate::rows::column;
+use crate::rows::{self, column};
 use crate::store::SqliteStore;
+use crate::{endpoints, objects, read, retention, room, submissions};
 
 pub(crate) async fn create(store: &SqliteStore, new: NewJob) -> Result<Job, StoreError> {
     let doing = "creating a job";
@@ -34,6 +32,9 @@ pub(crate) async fn create(store: &SqliteStore, new: NewJob) -> Result<Job, Stor
     if known.exists {
         return Err(StoreError::Duplicate { id: new.id });
     }
+    if let Some(submission) = &new.submission {
+        submissions::keep(&mut tx, &new.tenant, submission, new.id, now, doing).await?;
+    }
     if !objects::take_inputs(&mut tx, new.id, &new.inputs, now, doing).await? {
         return Err(StoreError::InputsGone { id: new.id });
     }
@@ -48,14 +49,26 @@ pub(crate) async fn create(store: &SqliteStore, new: NewJob) -> Result<Job, Stor
     let spec_version = i64::from(new.spec.version);
     let rows = column("rows", new.rows)?;
     let priority = new.priority.as_str();
+    let (metadata, remixed_from) = (rows::metadata(&new.metadata)?, new.remixed_from.map(JobId::as_uuid));
+    let (hook_url, hook_notices) = match &new.hook {
+        Some(hook) => (Some(hook.url.as_str()), Some(endpoints::names(&hook.notices)?)),
+        None => (None, None),
+    };
+    if new.hook.is_some() {
+        // There is then something that signs when the job has ended.
+        endpoints::keep_hook_secret(&mut tx, &new.tenant, &Secret::random(), doing).await?;
+    }
+    let trace = new.trace.as_ref().map(TraceParent::as_str);
+    let result_life = new.result_life.map(retention::micros);
     let start_by = new.start_within.map(|within| Micros(now).plus(within).0);
     sqlx::query!(
         r#"
         insert into jobs (
             id, tenant, model, partition, spec_version, spec, cost_tflop, rows, priority, rank,
-            created_at, run_at, start_by, max_attempts
+            created_at, run_at, start_by, max_attempts, result_life, metadata, end_user, stage_metrics, remixed_from,
+            hook_url, hook_notices, trace
         )
-        values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12, ?13)
+        values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)
         "#,
         id,
         tenant,
@@ -69,7 +82,15 @@ pub(crate) async fn create(store: &SqliteStore, new: NewJob) -> Result<Job, Stor
         rank,
         now,
         start_by,
-        max_attempts
+        max_attempts,
+        result_life,
+        metadata,
+        new.told.user,
+        new.told.stage_metrics,
+        remixed_from,
+        hook_url,
+        hook_notices,
+        trace
     )
     .execute(&mut *tx)
     .await

@@ -9,17 +9,18 @@ use crate::store::SqliteStore;
 pub(crate) async fn finish(store: &SqliteStore, lease: &Lease, outcome: Outcome) -> Result<JobState, LeaseError> {
     let doing = "finishing a job";
     let expected = lease.result_key();
-    if let Outcome::Completed { object, .. } = &outcome
-        && object.key != expected
-    {
-        return Err(LeaseError::ForeignObject { job: lease.job, found: object.key.clone(), expected });
+    if let Outcome::Completed { object, previews, .. } = &outcome {
+        if object.key != expected {
+            return Err(LeaseError::ForeignObject { job: lease.job, found: object.key.clone(), expected });
+        }
+        lease.require_own_previews(previews)?;
     }
     let mut tx = store.begin(doing).await?;
     let now = store.now().0;
     let held = Held::find(&mut tx, lease, doing).await?;
     let state = match outcome {
-        Outcome::Completed { object, report } if !held.tally.cancel_requested => {
-            held.complete(&mut tx, now, &object, &report, store.policy().result_life, doing).await?
+        Outcome::Completed { object, previews, report } if !held.tally.cancel_requested => {
+            held.complete(&mut tx, now, (&object, &previews), &report, store.policy().result_life, doing).await?
         }
         Outcome::Completed { .. } | Outcome::Cancelled => {
             held.close(&mut tx, now, &held.tally.fail(JobError::cancelled()), doing).await?

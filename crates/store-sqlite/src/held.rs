@@ -16,6 +16,8 @@ pub(crate) struct Held {
     pub(crate) tally: Tally,
     pub(crate) lease_expires_at: i64,
     pub(crate) checkpoint_key: Option<String>,
+    /// How long the result is kept at most, in the unit of the tables.
+    pub(crate) result_life: Option<i64>,
 }
 
 /// A row of `jobs`, as far as the end of its claim depends on it.
@@ -32,6 +34,8 @@ pub(crate) struct HeldRow {
     pub(crate) cancel_requested: bool,
     pub(crate) lease_expires_at: i64,
     pub(crate) checkpoint_key: Option<String>,
+    /// How long the result is kept at most, in the unit of the tables.
+    pub(crate) result_life: Option<i64>,
 }
 
 /// `select_held!("where …", arguments…)`: a checked statement that reads claims in force.
@@ -44,7 +48,7 @@ macro_rules! select_held {
                 id as "id: uuid::Uuid", fence, claim_token as "claim_token!: uuid::Uuid",
                 worker as "worker!: uuid::Uuid", attempt, max_attempts, spared,
                 begun_at is not null as "begun!: bool", cancel_requested_at is not null as "cancel_requested!: bool",
-                lease_expires_at as "lease_expires_at!: i64", checkpoint_key
+                lease_expires_at as "lease_expires_at!: i64", checkpoint_key, result_life
             from jobs
             "# + $tail
             $(, $argument)*
@@ -70,6 +74,7 @@ impl TryFrom<HeldRow> for Held {
             },
             lease_expires_at: row.lease_expires_at,
             checkpoint_key: row.checkpoint_key,
+            result_life: row.result_life,
         })
     }
 }

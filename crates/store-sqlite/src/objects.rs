@@ -150,9 +150,9 @@ pub(crate) async fn discard(
     Ok(())
 }
 
-/// Makes all objects of a job that nobody holds garbage, except those that its row names, which are its result and the checkpoint
-/// where it can go on, and the inputs of one that can still run. Those that were stored can be collected from `now` on, those that were only expected when nobody can
-/// still be putting them: from `puts_end` on.
+/// Makes all objects of a job that nobody holds garbage, except those that its row names, which are its result with the pictures
+/// of it and the checkpoint where it can go on, and the inputs of one that can still run. Those that were stored can be collected
+/// from `now` on, those that were only expected when nobody can still be putting them: from `puts_end` on.
 pub(crate) async fn discard_unnamed(
     tx: &mut SqliteConnection,
     job: Uuid,
@@ -167,6 +167,7 @@ pub(crate) async fn discard_unnamed(
         where job_id = ?1 and standing <> 'garbage' and not exists (
             select 1 from jobs where jobs.id = ?1 and (
                 objects.key in (jobs.result_key, jobs.checkpoint_key)
+                or objects.key in (select value ->> '$.key' from json_each(jobs.previews))
                 or objects.standing = 'input' and jobs.state not in ('completed', 'cancelled')
             )
         )

@@ -1,32 +1,13 @@
 //! Who is to be told of the end of a job.
 
-use clapboard_jobs::{Delivery, Endpoint, EndpointId, JobId, JobState, Micros, Notice, StoreError, Tenant};
+use clapboard_jobs::{JobState, Notice, StoreError};
 use sqlx::SqliteConnection;
 use uuid::Uuid;
 
-use crate::error::{unavailable, unreadable};
-use crate::store::SqliteStore;
+use crate::error::unavailable;
 
-pub(crate) async fn add_endpoint(store: &SqliteStore, endpoint: &Endpoint) -> Result<(), StoreError> {
-    let doing = "adding an endpoint";
-    let mut tx = store.begin(doing).await?;
-    let (id, tenant) = (endpoint.id.0, endpoint.tenant.as_str());
-    sqlx::query!(
-        r#"
-        insert into endpoints (id, tenant, url) values (?, ?, ?)
-        on conflict (id) do update set tenant = excluded.tenant, url = excluded.url
-        "#,
-        id,
-        tenant,
-        endpoint.url
-    )
-    .execute(&mut *tx)
-    .await
-    .map_err(unavailable(doing))?;
-    tx.commit().await.map_err(unavailable(doing))
-}
-
-/// Writes a delivery for each endpoint of the tenant of a job that has just ended in `state`.
+/// Writes a delivery for everybody who wants to hear of the end in `state` of a job that has just ended: each endpoint of its
+/// tenant that is not disabled, and the URL that came with the job.
 pub(crate) async fn tell(
     tx: &mut SqliteConnection,
     job: Uuid,
@@ -37,27 +18,34 @@ pub(crate) async fn tell(
     let Some(notice) = Notice::of(state).map(Notice::as_str) else {
         return Ok(());
     };
-    let endpoints = sqlx::query_scalar!(
+    let receivers = sqlx::query!(
         r#"
-        select e.id as "id: Uuid" from jobs j
-        join endpoints e on e.tenant = j.tenant
-        where j.id = ?
-        order by e.id
+        select e.id as "endpoint: Uuid", null as "url: String"
+        from jobs j
+        join endpoints e on e.tenant = j.tenant and e.disabled_at is null
+        where j.id = ?1 and exists (select 1 from json_each(e.notices) where value = ?2)
+        union all
+        select null, hook_url
+        from jobs
+        where id = ?1 and exists (select 1 from json_each(hook_notices) where value = ?2)
+        order by 1
         "#,
-        job
+        job,
+        notice
     )
     .fetch_all(&mut *tx)
     .await
     .map_err(unavailable(doing))?;
-    for endpoint in endpoints {
+    for receiver in receivers {
         let id = Uuid::now_v7();
         sqlx::query!(
             r#"
-            insert into deliveries (id, endpoint_id, job_id, tenant, notice, created_at)
-            select ?1, ?2, id, tenant, ?3, ?4 from jobs where id = ?5
+            insert into deliveries (id, tenant, endpoint_id, url, job_id, notice, trace, created_at, next_try_at)
+            select ?1, tenant, ?2, ?3, id, ?4, trace, ?5, ?5 from jobs where id = ?6
             "#,
             id,
-            endpoint,
+            receiver.endpoint,
+            receiver.url,
             notice,
             now,
             job
@@ -67,31 +55,4 @@ pub(crate) async fn tell(
         .map_err(unavailable(doing))?;
     }
     Ok(())
-}
-
-pub(crate) async fn deliveries(store: &SqliteStore, tenant: &Tenant, id: JobId) -> Result<Vec<Delivery>, StoreError> {
-    let (job, tenant) = (id.as_uuid(), tenant.as_str());
-    let rows = sqlx::query!(
-        r#"
-        select id as "id: Uuid", endpoint_id as "endpoint_id: Uuid", notice, created_at from deliveries
-        where job_id = ? and tenant = ?
-        order by created_at, id
-        "#,
-        job,
-        tenant
-    )
-    .fetch_all(store.readers())
-    .await
-    .map_err(unavailable("reading the deliveries about a job"))?;
-    rows.into_iter()
-        .map(|row| {
-            Ok(Delivery {
-                id: row.id,
-                endpoint: EndpointId(row.endpoint_id),
-                job: id,
-                notice: row.notice.parse().map_err(unreadable("notice"))?,
-                created_at: Micros(row.created_at),
-            })
-        })
-        .collect()
 }

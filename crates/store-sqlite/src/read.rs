@@ -6,7 +6,7 @@ use sqlx::SqliteConnection;
 use uuid::Uuid;
 
 use crate::error::unavailable;
-use crate::rows::select_job;
+use crate::rows::{self, select_job};
 use crate::store::SqliteStore;
 
 /// Reads a job that this transaction knows to be there.
@@ -24,6 +24,22 @@ pub(crate) async fn get(store: &SqliteStore, tenant: &Tenant, id: JobId) -> Resu
     row.map(Job::try_from).transpose()
 }
 
+/// `listed!(" and status = …", "<", "created_at desc, …", arguments…)`: a checked statement that reads a page of a list.
+macro_rules! listed {
+    ($which:literal, $beyond:literal, $order:literal $(, $argument:expr)* $(,)?) => {
+        select_job!(
+            "where tenant = ?1" | $which | " and (created_at, id) " | $beyond | r#" (?2, ?3)
+                and (?5 is null or model = ?5)
+                and not exists (
+                    select 1 from json_each(?6) w
+                    where not exists (select 1 from json_each(jobs.metadata) h where h.key = w.key and h.value = w.value)
+                )
+            order by "# | $order | " limit ?4"
+            $(, $argument)*
+        )
+    };
+}
+
 pub(crate) async fn list(store: &SqliteStore, tenant: &Tenant, query: &ListQuery) -> Result<JobPage, StoreError> {
     let doing = "listing jobs";
     let (first_at, first_id) = match query.order {
@@ -37,66 +53,47 @@ pub(crate) async fn list(store: &SqliteStore, tenant: &Tenant, query: &ListQuery
     let (tenant, status) = (tenant.as_str(), query.status.map(|status| status.as_str()));
     // One more than asked for tells whether there is more.
     let limit = i64::from(query.limit) + 1;
+    let metadata = rows::metadata(&query.metadata)?;
     // Each has its index, so that a list of few does not read the many of other statuses.
     let rows = match (query.order, status) {
         (Order::Ascending, None) => {
-            select_job!(
-                r#"
-                where tenant = ?1 and (created_at, id) > (?2, ?3)
-                order by created_at, id
-                limit ?4
-                "#,
-                tenant,
-                after_at,
-                after_id,
-                limit
-            )
-            .fetch_all(store.readers())
-            .await
+            listed!("", ">", "created_at, id", tenant, after_at, after_id, limit, query.model, metadata)
+                .fetch_all(store.readers())
+                .await
         }
         (Order::Descending, None) => {
-            select_job!(
-                r#"
-                where tenant = ?1 and (created_at, id) < (?2, ?3)
-                order by created_at desc, id desc
-                limit ?4
-                "#,
-                tenant,
-                after_at,
-                after_id,
-                limit
-            )
-            .fetch_all(store.readers())
-            .await
+            listed!("", "<", "created_at desc, id desc", tenant, after_at, after_id, limit, query.model, metadata)
+                .fetch_all(store.readers())
+                .await
         }
         (Order::Ascending, Some(status)) => {
-            select_job!(
-                r#"
-                where tenant = ?1 and status = ?4 and (created_at, id) > (?2, ?3)
-                order by created_at, id
-                limit ?5
-                "#,
+            listed!(
+                " and status = ?7",
+                ">",
+                "created_at, id",
                 tenant,
                 after_at,
                 after_id,
-                status,
-                limit
+                limit,
+                query.model,
+                metadata,
+                status
             )
             .fetch_all(store.readers())
             .await
         }
         (Order::Descending, Some(status)) => {
-            select_job!(
-                r#"
-                where tenant = ?1 and status = ?4 and (created_at, id) < (?2, ?3)
-                order by created_at desc, id desc
-                limit ?5
-                "#,
+            listed!(
+                " and status = ?7",
+                "<",
+                "created_at desc, id desc",
                 tenant,
                 after_at,
                 after_id,
-                status,
-                limit
+                limit,
+                query.model,
+                metadata,
+                status
             )
             .fetch_all(store.readers())
             .await

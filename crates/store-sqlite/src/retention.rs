@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::error::unavailable;
 use crate::store::SqliteStore;
-use crate::{closing, delete, fleet, objects};
+use crate::{closing, delete, fleet, objects, submissions};
 
 pub(crate) async fn fail_overdue(store: &SqliteStore, limit: u32) -> Result<Vec<JobId>, StoreError> {
     let doing = "failing jobs that did not begin in time";
@@ -53,7 +53,10 @@ pub(crate) async fn expire_results(store: &SqliteStore, limit: u32) -> Result<Ve
     .map_err(unavailable(doing))?;
     for &id in &expired {
         sqlx::query!(
-            "update jobs set result_key = null, result_size_bytes = null, result_sha256 = null where id = ?",
+            r#"
+            update jobs set result_key = null, result_size_bytes = null, result_sha256 = null, previews = null
+            where id = ?
+            "#,
             id
         )
         .execute(&mut *tx)
@@ -95,24 +98,26 @@ pub(crate) async fn purge_records(store: &SqliteStore, limit: u32) -> Result<Vec
 }
 
 pub(crate) async fn forget_deleted(store: &SqliteStore, limit: u32) -> Result<usize, StoreError> {
-    let Some(life) = store.policy().record_life else {
-        return Ok(0);
-    };
     let doing = "forgetting deleted jobs";
     let mut tx = store.begin(doing).await?;
-    let (kept_since, limit) = (store.now().0 - micros(life), i64::from(limit));
-    let forgotten = sqlx::query_scalar!(
-        r#"
-        delete from deleted_jobs
-        where id in (select id from deleted_jobs where deleted_at <= ? order by deleted_at limit ?)
-        returning id as "id: Uuid"
-        "#,
-        kept_since,
-        limit
-    )
-    .fetch_all(&mut *tx)
-    .await
-    .map_err(unavailable(doing))?;
+    let (now, limit) = (store.now().0, i64::from(limit));
+    let requests = submissions::forget(&mut tx, now, limit, doing).await?;
+    let mut forgotten = Vec::new();
+    if let Some(life) = store.policy().record_life {
+        let kept_since = now - micros(life);
+        forgotten = sqlx::query_scalar!(
+            r#"
+            delete from deleted_jobs
+            where id in (select id from deleted_jobs where deleted_at <= ? order by deleted_at limit ?)
+            returning id as "id: Uuid"
+            "#,
+            kept_since,
+            limit
+        )
+        .fetch_all(&mut *tx)
+        .await
+        .map_err(unavailable(doing))?;
+    }
     for &id in &forgotten {
         sqlx::query!("delete from deliveries where job_id = ?", id)
             .execute(&mut *tx)
@@ -120,7 +125,7 @@ pub(crate) async fn forget_deleted(store: &SqliteStore, limit: u32) -> Result<us
             .map_err(unavailable(doing))?;
     }
     tx.commit().await.map_err(unavailable(doing))?;
-    Ok(forgotten.len())
+    Ok(forgotten.len().max(requests))
 }
 
 /// Returns a duration in the unit of the tables.

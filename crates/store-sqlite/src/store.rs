@@ -8,9 +8,10 @@ use async_trait::async_trait;
 use clapboard_h3::Partition;
 use clapboard_jobs::store::Reclaimed;
 use clapboard_jobs::{
-    Attempt, Beat, BlobKey, Checkpoint, Claimant, Claimed, Clock, Delivery, Endpoint, HandBack, Hint, Job, JobId,
-    JobPage, JobState, KeyHash, Lease, LeaseError, ListQuery, Micros, NewJob, Orders, Outcome, Policy, Progress, Store,
-    StoreError, Tenant, TenantLimits, Usage, WorkerCard, WorkerId, WorkerRecord,
+    ApiKey, ApiKeyId, Attempt, Beat, BlobKey, Checkpoint, Claimant, Claimed, Clock, Delivery, DeliveryId, DeliveryPage,
+    DeliveryQuery, Due, Endpoint, EndpointChange, EndpointId, Grant, HandBack, Hint, Job, JobId, JobPage, JobState,
+    KeyHash, Keyring, Lease, LeaseError, ListQuery, Micros, NewJob, Notice, Orders, Outbox, Outcome, Policy, Progress,
+    Secret, Store, StoreError, Submission, Tenant, TenantLimits, Tried, Usage, WorkerCard, WorkerId, WorkerRecord,
 };
 use sqlx::sqlite::SqlitePool;
 use sqlx::{Sqlite, Transaction};
@@ -18,8 +19,8 @@ use sqlx::{Sqlite, Transaction};
 use crate::error::unavailable;
 use crate::identity::Identity;
 use crate::{
-    attempts, cancel, checkpoints, claim, create, delete, finish, fleet, heads, objects, outbox, pauses, progress,
-    read, retention, room, sweep, tenants, usage,
+    attempts, cancel, checkpoints, claim, courier, create, delete, deliveries, endpoints, finish, fleet, heads, keys,
+    objects, pauses, previews, progress, read, retention, room, submissions, sweep, tenants, usage,
 };
 
 /// Jobs in a SQLite file.
@@ -97,6 +98,10 @@ impl Store for SqliteStore {
         objects::abandon_inputs(self, job, keys).await
     }
 
+    async fn submitted(&self, tenant: &Tenant, submission: &Submission) -> Result<Option<JobId>, StoreError> {
+        submissions::find(self, tenant, submission).await
+    }
+
     async fn create(&self, job: NewJob) -> Result<Job, StoreError> {
         create::create(self, job).await
     }
@@ -147,6 +152,10 @@ impl Store for SqliteStore {
 
     async fn expect_checkpoint(&self, lease: &Lease, step: u32) -> Result<(), LeaseError> {
         checkpoints::expect(self, lease, step).await
+    }
+
+    async fn expect_previews(&self, lease: &Lease) -> Result<(), LeaseError> {
+        previews::expect(self, lease).await
     }
 
     async fn keep_checkpoint(&self, lease: &Lease, checkpoint: &Checkpoint) -> Result<(), LeaseError> {
@@ -209,28 +218,8 @@ impl Store for SqliteStore {
         objects::unnamed(self, keys).await
     }
 
-    async fn set_tenant(&self, tenant: &Tenant, limits: &TenantLimits) -> Result<(), StoreError> {
-        tenants::set(self, tenant, limits).await
-    }
-
-    async fn add_key(&self, key: &KeyHash, tenant: &Tenant) -> Result<(), StoreError> {
-        tenants::add_key(self, key, tenant).await
-    }
-
-    async fn tenant_of_key(&self, key: &KeyHash) -> Result<Option<Tenant>, StoreError> {
-        tenants::of_key(self, key).await
-    }
-
     async fn usage(&self) -> Result<Vec<Usage>, StoreError> {
         usage::read(self).await
-    }
-
-    async fn add_endpoint(&self, endpoint: &Endpoint) -> Result<(), StoreError> {
-        outbox::add_endpoint(self, endpoint).await
-    }
-
-    async fn deliveries(&self, tenant: &Tenant, id: JobId) -> Result<Vec<Delivery>, StoreError> {
-        outbox::deliveries(self, tenant, id).await
     }
 
     async fn set_paused(&self, partition: Partition, paused: bool) -> Result<(), StoreError> {
@@ -255,5 +244,117 @@ impl Store for SqliteStore {
 
     async fn ask_drain(&self, worker: WorkerId) -> Result<bool, StoreError> {
         fleet::ask_drain(self, worker).await
+    }
+}
+
+#[async_trait]
+impl Keyring for SqliteStore {
+    async fn set_tenant(&self, tenant: &Tenant, limits: &TenantLimits) -> Result<(), StoreError> {
+        tenants::set(self, tenant, limits).await
+    }
+
+    async fn tenants(&self) -> Result<Vec<(Tenant, TenantLimits)>, StoreError> {
+        tenants::list(self).await
+    }
+
+    async fn add_key(&self, hash: &KeyHash, key: &ApiKey) -> Result<(), StoreError> {
+        keys::add(self, hash, key).await
+    }
+
+    async fn keys(&self, tenant: Option<&Tenant>) -> Result<Vec<ApiKey>, StoreError> {
+        keys::list(self, tenant).await
+    }
+
+    async fn revoke_key(&self, id: ApiKeyId) -> Result<Option<ApiKey>, StoreError> {
+        keys::revoke(self, id).await
+    }
+
+    async fn grant_of(&self, hash: &KeyHash) -> Result<Option<Grant>, StoreError> {
+        keys::grant_of(self, hash).await
+    }
+}
+
+#[async_trait]
+impl Outbox for SqliteStore {
+    async fn add_endpoint(&self, endpoint: &Endpoint) -> Result<(), StoreError> {
+        endpoints::add(self, endpoint).await
+    }
+
+    async fn endpoints(&self, tenant: &Tenant) -> Result<Vec<Endpoint>, StoreError> {
+        endpoints::list(self, tenant).await
+    }
+
+    async fn endpoint(&self, tenant: &Tenant, id: EndpointId) -> Result<Option<Endpoint>, StoreError> {
+        endpoints::get(self, tenant, id).await
+    }
+
+    async fn change_endpoint(
+        &self,
+        tenant: &Tenant,
+        id: EndpointId,
+        change: &EndpointChange,
+    ) -> Result<Option<Endpoint>, StoreError> {
+        endpoints::change(self, tenant, id, change).await
+    }
+
+    async fn rotate_secret(
+        &self,
+        tenant: &Tenant,
+        id: EndpointId,
+        secret: &Secret,
+        keep_old: Option<Duration>,
+    ) -> Result<Option<Endpoint>, StoreError> {
+        endpoints::rotate_secret(self, tenant, id, secret, keep_old).await
+    }
+
+    async fn delete_endpoint(&self, tenant: &Tenant, id: EndpointId) -> Result<bool, StoreError> {
+        endpoints::delete(self, tenant, id).await
+    }
+
+    async fn hook_secret(&self, tenant: &Tenant, candidate: &Secret) -> Result<Secret, StoreError> {
+        endpoints::hook_secret(self, tenant, candidate).await
+    }
+
+    async fn test_endpoint(
+        &self,
+        tenant: &Tenant,
+        id: EndpointId,
+        notice: Notice,
+    ) -> Result<Option<Delivery>, StoreError> {
+        deliveries::test(self, tenant, id, notice).await
+    }
+
+    async fn deliveries_of(&self, tenant: &Tenant, job: JobId) -> Result<Vec<Delivery>, StoreError> {
+        deliveries::of_job(self, tenant, job).await
+    }
+
+    async fn deliveries(&self, tenant: &Tenant, query: &DeliveryQuery) -> Result<DeliveryPage, StoreError> {
+        deliveries::list(self, tenant, query).await
+    }
+
+    async fn replay(&self, tenant: &Tenant, id: DeliveryId) -> Result<Option<Delivery>, StoreError> {
+        deliveries::replay(self, tenant, id).await
+    }
+
+    async fn take_due(
+        &self,
+        limit: u32,
+        per_receiver: u32,
+        per_tenant: u32,
+        hold: Duration,
+    ) -> Result<Vec<Due>, StoreError> {
+        courier::take_due(self, limit, per_receiver, per_tenant, hold).await
+    }
+
+    async fn tried(&self, id: DeliveryId, number: u32, tried: &Tried) -> Result<(), StoreError> {
+        courier::tried(self, id, number, tried).await
+    }
+
+    async fn next_delivery(&self, after: Micros) -> Result<Option<Micros>, StoreError> {
+        courier::next_delivery(self, after).await
+    }
+
+    async fn forget_deliveries(&self, limit: u32) -> Result<usize, StoreError> {
+        courier::forget(self, limit).await
     }
 }

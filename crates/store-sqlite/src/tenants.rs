@@ -1,9 +1,9 @@
-//! What tenants may have, and the keys by which they are known.
+//! What tenants may have.
 
-use clapboard_jobs::{KeyHash, StoreError, Tenant, TenantLimits};
+use clapboard_jobs::{StoreError, Tenant, TenantLimits, Weight};
 
-use crate::error::unavailable;
-use crate::rows;
+use crate::error::{unavailable, unreadable};
+use crate::rows::{number, parse};
 use crate::store::SqliteStore;
 
 pub(crate) async fn set(store: &SqliteStore, tenant: &Tenant, limits: &TenantLimits) -> Result<(), StoreError> {
@@ -29,26 +29,19 @@ pub(crate) async fn set(store: &SqliteStore, tenant: &Tenant, limits: &TenantLim
     tx.commit().await.map_err(unavailable(doing))
 }
 
-pub(crate) async fn add_key(store: &SqliteStore, key: &KeyHash, tenant: &Tenant) -> Result<(), StoreError> {
-    let doing = "adding an API key";
-    let mut tx = store.begin(doing).await?;
-    let (hash, tenant) = (key.0.as_slice(), tenant.as_str());
-    sqlx::query!(
-        "insert into api_keys (hash, tenant) values (?, ?) on conflict (hash) do update set tenant = excluded.tenant",
-        hash,
-        tenant
-    )
-    .execute(&mut *tx)
-    .await
-    .map_err(unavailable(doing))?;
-    tx.commit().await.map_err(unavailable(doing))
-}
-
-pub(crate) async fn of_key(store: &SqliteStore, key: &KeyHash) -> Result<Option<Tenant>, StoreError> {
-    let hash = key.0.as_slice();
-    let found = sqlx::query_scalar!("select tenant from api_keys where hash = ?", hash)
-        .fetch_optional(store.readers())
+pub(crate) async fn list(store: &SqliteStore) -> Result<Vec<(Tenant, TenantLimits)>, StoreError> {
+    let rows = sqlx::query!("select tenant, weight, max_running, max_queued from tenants order by tenant")
+        .fetch_all(store.readers())
         .await
-        .map_err(unavailable("looking for an API key"))?;
-    found.map(|name| rows::parse("tenant", &name)).transpose()
+        .map_err(unavailable("reading what tenants may have"))?;
+    rows.into_iter()
+        .map(|row| {
+            let limits = TenantLimits {
+                weight: Weight::new(row.weight).map_err(unreadable("weight"))?,
+                max_running: row.max_running.map(|most| number("max_running", most)).transpose()?,
+                max_queued: row.max_queued.map(|most| number("max_queued", most)).transpose()?,
+            };
+            Ok((parse("tenant", &row.tenant)?, limits))
+        })
+        .collect()
 }

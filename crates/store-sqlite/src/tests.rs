@@ -4,6 +4,7 @@ mod faults;
 mod inputs;
 mod migrating;
 mod opening;
+mod outbox;
 mod schema;
 
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use clapboard_h3::Partition;
 use clapboard_jobs::conformance::store::StoreHarness;
-use clapboard_jobs::{Clock, JobId, Micros, NewJob, Policy, Priority, SpecRecord, Store, Tenant};
+use clapboard_jobs::{Clock, JobId, Metadata, Micros, NewJob, Policy, Priority, SpecRecord, Store, Tenant, Told};
 use tempfile::TempDir;
 
 use crate::store::SqliteStore;
@@ -82,6 +83,13 @@ fn new_job() -> NewJob {
         inputs: Vec::new(),
         priority: Priority::Normal,
         start_within: None,
+        result_life: None,
+        metadata: Metadata::default(),
+        told: Told::default(),
+        remixed_from: None,
+        hook: None,
+        trace: None,
+        submission: None,
     }
 }
 

@@ -29,6 +29,7 @@ macro_rules! store_conformance {
                 an_id_is_used_once,
                 a_spec_of_a_newer_program_is_kept_unread,
                 another_tenant_sees_nothing,
+                what_a_client_says_is_told_back,
             }
             claims {
                 one_of_two_claimants_gets_the_job,
@@ -122,7 +123,13 @@ macro_rules! store_conformance {
                 many_creators_keep_the_limit_of_a_queue,
                 room_in_a_queue_is_told_as_a_create_would,
                 what_a_tenant_may_have_is_changed_at_once,
-                a_key_stands_for_one_tenant,
+                what_tenants_may_have_is_listed,
+            }
+            keys {
+                a_key_grants_what_it_was_made_for,
+                a_revoked_key_grants_nothing,
+                no_key_is_added_twice,
+                keys_are_listed_as_they_were_made,
             }
             order {
                 a_weight_is_a_share,
@@ -149,6 +156,54 @@ macro_rules! store_conformance {
                 an_endpoint_hears_only_of_later_ends,
                 a_job_that_ends_again_is_told_again,
                 deliveries_outlive_their_job,
+            }
+            endpoints {
+                an_endpoint_is_read_back,
+                an_endpoint_is_changed_field_by_field,
+                a_disabled_endpoint_hears_nothing,
+                an_endpoint_hears_of_what_it_subscribes_to,
+                an_old_secret_signs_until_its_time,
+                a_deleted_endpoint_is_told_nothing_more,
+                a_tenant_has_only_so_many_endpoints,
+                an_endpoint_tells_when_it_was_changed,
+                a_tenant_has_one_secret_for_its_jobs,
+            }
+            deliveries {
+                a_delivery_is_tried_until_it_is_delivered,
+                a_receiver_may_ask_for_time,
+                a_receiver_is_left_alone_with_its_backlog,
+                tenants_take_turns,
+                a_postponed_try_does_not_count,
+                tries_of_which_nothing_is_heard_come_to_an_end,
+                a_lost_try_changes_nothing_unless_it_delivered,
+                an_endpoint_that_nothing_reaches_is_disabled,
+                an_endpoint_that_is_gone_is_disabled,
+                a_receiver_is_given_only_so_many_at_once,
+                deliveries_are_taken_in_their_order,
+                the_url_of_a_job_hears_of_its_end,
+                an_endpoint_is_tried_with_a_test,
+                a_test_is_tried_once_and_disables_nothing,
+                a_delivery_is_replayed,
+                deliveries_are_listed_page_by_page,
+                settled_deliveries_are_forgotten,
+            }
+            submissions {
+                a_named_request_makes_one_job,
+                a_name_outlives_its_job,
+                a_counted_try_finds_its_job,
+                a_first_try_makes_a_job_of_its_own,
+                a_first_try_that_was_overtaken_finds_the_job,
+                of_many_requests_at_once_one_makes_the_job,
+                of_one_create_sent_many_times_one_makes_the_job,
+                a_refused_request_is_not_remembered,
+                requests_are_forgotten_after_their_time,
+            }
+            previews {
+                pictures_become_the_jobs_with_its_result,
+                a_picture_that_was_not_made_is_garbage,
+                pictures_of_a_failed_claim_are_garbage,
+                pictures_go_with_the_result,
+                a_foreign_picture_is_refused,
             }
             pauses {
                 a_paused_partition_hands_out_nothing,
@@ -181,6 +236,7 @@ macro_rules! store_conformance {
                 deleted_jobs_are_forgotten_up_to_the_limit,
                 a_worker_not_heard_of_for_a_day_is_forgotten,
                 the_next_moment_may_be_the_end_of_a_result_or_a_record,
+                a_job_may_shorten_the_life_of_its_result,
             }
             retries {
                 a_failed_job_runs_again_with_all_its_attempts,
@@ -197,6 +253,7 @@ macro_rules! store_conformance {
                 a_list_shows_one_status,
                 a_list_of_all_mixes_the_statuses,
                 a_list_of_none_says_whether_there_are_some,
+                a_list_is_narrowed_by_model_and_metadata,
             }
         }
     };

@@ -1,7 +1,12 @@
-use clapboard_jobs::{ListQuery, Order, Progress, Status, StoreError, TenantLimits, Weight, WorkerCard, WorkerState};
+use clapboard_jobs::{
+    DeliveryQuery, DeliveryState, Endpoint, EndpointChange, KeyHash, Keyring, ListQuery, Metadata, Notice, Order,
+    Outbox, Progress, Secret, Status, StoreError, TenantLimits, Weight, WorkerCard, WorkerState,
+};
 
 use super::*;
 
+/// Ends statements whose reads are not to be counted later, among those of others.
+const COUNT_NOW: &str = "select pg_stat_force_next_flush()";
 /// How long the backlog of the tenant that may run nothing is.
 const BACKLOG: i64 = 100_000;
 
@@ -43,7 +48,7 @@ impl Counted {
             harness.meddle(&backlog(history)).await;
             let end =
                 "update jobs set state = 'failed', finished_at = 1, error_code = 'internal_error', error_message = ''";
-            harness.meddle(&format!("{end} where run_at <= {history}; analyze jobs")).await;
+            harness.meddle(&format!("{end} where run_at <= {history}; analyze jobs; {COUNT_NOW}")).await;
         }
         // Planned now, which must not matter later.
         assert_eq!(store.claim_next(&worker()).await.unwrap(), None);
@@ -271,6 +276,160 @@ async fn a_list_of_one_status_does_not_read_the_others() {
             let page = counted.assert_cheap("a list", async |store| store.list(&capped, &query).await.unwrap()).await;
             assert_eq!((page.jobs.len(), page.has_more), (20, true));
         }
+    }
+}
+
+fn noted(key: &str, value: &str) -> Metadata {
+    Metadata::new([(key.to_owned(), value.to_owned())].into()).unwrap()
+}
+
+/// What a client has noted of its jobs finds them among all that the tenant has, and what nobody has noted costs nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_are_found_by_their_metadata_without_reading_the_others() {
+    for history in [0, 20_000] {
+        let counted = Counted::new(history).await;
+        let capped: Tenant = "capped".parse().unwrap();
+        let many = "insert into jobs (id, tenant, model, partition, capacity_class, rows, priority, spec_version, spec,
+                 cost_tflop, rank, virtual_finish, created_at, run_at, max_attempts, metadata)
+             select gen_random_uuid(), 'other', 'm', 'fl2va', 0, 1000, 'normal', 1, '{}', 1.0, n, n, n, n, 3,
+                 '{\"batch\": \"one\"}'
+             from generate_series(1, 12000) n";
+        counted.harness.meddle(many).await;
+        let mut made = Vec::new();
+        for number in 0..3 {
+            let metadata = if number == 1 { noted("batch", "two") } else { noted("batch", "one") };
+            let new = NewJob { tenant: capped.clone(), metadata, ..new_job() };
+            made.push(counted.harness.store.create(new).await.unwrap().id);
+        }
+        counted.harness.meddle(COUNT_NOW).await;
+        for order in [Order::Ascending, Order::Descending] {
+            for (value, status, mut expected) in [
+                ("one", None, vec![made[0], made[2]]),
+                ("one", Some(Status::Queued), vec![made[0], made[2]]),
+                ("one", Some(Status::Completed), vec![]),
+                ("two", None, vec![made[1]]),
+                ("nothing", None, vec![]),
+            ] {
+                if order == Order::Descending {
+                    expected.reverse();
+                }
+                let query = ListQuery { metadata: noted("batch", value), status, order, ..ListQuery::default() };
+                let page =
+                    counted.assert_cheap("a list", async |store| store.list(&capped, &query).await.unwrap()).await;
+                assert_eq!(page.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), expected, "{query:?}");
+            }
+        }
+        // So many have these that they are met on the way.
+        let query = ListQuery { metadata: noted("batch", "one"), ..ListQuery::default() };
+        let page = counted.store.list(&"other".parse().unwrap(), &query).await.unwrap();
+        assert_eq!((page.jobs.len(), page.has_more, page.jobs[0].created_at.0), (20, true, 12_000));
+    }
+}
+
+/// Expects that the store's one connection reads neither table whole nor more than `most` index entries of both.
+async fn assert_no_scan<T>(
+    harness: &Harness,
+    store: &PostgresStore,
+    most: i64,
+    name: &str,
+    verb: impl AsyncFnOnce(&PostgresStore) -> T,
+) -> T {
+    let counts = async || -> (i64, i64) {
+        sqlx::query("select pg_stat_force_next_flush()").execute(store.pool()).await.unwrap();
+        let counts = "select
+            (select sum(seq_scan)::bigint from pg_stat_user_tables where relname in ('deliveries', 'api_keys')),
+            (select sum(idx_tup_read)::bigint from pg_stat_user_indexes where relname in ('deliveries', 'api_keys'))";
+        sqlx::query_as(counts).fetch_one(harness.store.pool()).await.unwrap()
+    };
+    let before = counts().await;
+    let answer = verb(store).await;
+    let after = counts().await;
+    assert_eq!(after.0, before.0, "{name} read a whole table");
+    assert!(after.1 - before.1 < most, "{name} read {} index entries", after.1 - before.1);
+    answer
+}
+
+/// Neither what was told long ago nor the backlog of a receiver that is slow, or disabled, costs the others anything; nor does
+/// it matter when a plan was made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deliveries_and_keys_are_found_among_many() {
+    let harness = harness().await;
+    let one = Options { max_connections: 1, ..harness.options.clone() };
+    let store = PostgresStore::connect(&one, Policy::default()).await.unwrap();
+    let hold = Duration::from_secs(1);
+    let key = KeyHash([7; 32]);
+    // Planned while nothing is there.
+    for _ in 0..8 {
+        assert_eq!(store.take_due(10, 2, 100, hold).await.unwrap(), []);
+        assert_eq!(store.grant_of(&key).await.unwrap(), None);
+    }
+    let secret = Secret::random();
+    store.hook_secret(&"hooked".parse().unwrap(), &secret).await.unwrap();
+    let mut endpoints = Vec::new();
+    for name in ["slow", "disabled", "quiet"] {
+        let endpoint = Endpoint::new(name.parse().unwrap(), format!("https://example.org/{name}"));
+        store.add_endpoint(&endpoint).await.unwrap();
+        endpoints.push(endpoint);
+    }
+    let many = "insert into deliveries (id, tenant, endpoint, url, job_id, notice, created_at, state, next_try_at, settled_at)
+        select gen_random_uuid(), $1, $2, case when $2::uuid is null then 'u' end, gen_random_uuid(), 'video.failed', n, $3,
+            case when $3 = 'pending' then n end, case when $3 <> 'pending' then n end
+        from generate_series(1, $4::bigint) n";
+    for (tenant, endpoint, state, count) in [
+        ("slow", Some(endpoints[0].id.0), "pending", 20_000_i64),
+        ("disabled", Some(endpoints[1].id.0), "pending", 20_000),
+        ("quiet", Some(endpoints[2].id.0), "delivered", 20_000),
+        ("quiet", Some(endpoints[2].id.0), "pending", 1),
+        ("hooked", None, "pending", 20_000),
+    ] {
+        let filled =
+            sqlx::query(many).bind(tenant).bind(endpoint).bind(state).bind(count).execute(harness.store.pool());
+        assert_eq!(filled.await.unwrap().rows_affected(), count.unsigned_abs());
+    }
+    let change = EndpointChange { enabled: Some(false), ..EndpointChange::default() };
+    store.change_endpoint(&"disabled".parse().unwrap(), endpoints[1].id, &change).await.unwrap();
+    harness
+        .meddle(
+            "insert into api_keys (hash, tenant, created_at) select sha256(n::text::bytea), 't', n from generate_series(1, 20000) n",
+        )
+        .await;
+
+    for analyzed in [false, true] {
+        if analyzed {
+            harness.meddle("analyze deliveries; analyze api_keys").await;
+        }
+        let taken = assert_no_scan(&harness, &store, 300, "a take", async |store| {
+            store.take_due(10, 2, 100, Duration::ZERO).await.unwrap()
+        });
+        let mut tenants: Vec<String> = taken.await.iter().map(|due| due.tenant.to_string()).collect();
+        tenants.sort();
+        assert_eq!(tenants, ["hooked", "hooked", "quiet", "slow", "slow"]);
+        let found =
+            assert_no_scan(&harness, &store, 10, "a look for a key", async |store| store.grant_of(&key).await.unwrap());
+        assert_eq!(found.await, None);
+        let quiet = "quiet".parse().unwrap();
+        for state in [None, Some(DeliveryState::Dead), Some(DeliveryState::Pending)] {
+            for endpoint in [None, Some(endpoints[2].id)] {
+                let query = DeliveryQuery { state, endpoint, ..DeliveryQuery::default() };
+                let page = assert_no_scan(&harness, &store, 300, "a list", async |store| {
+                    store.deliveries(&quiet, &query).await.unwrap()
+                });
+                let expected = match state {
+                    None => 20,
+                    Some(DeliveryState::Dead) => 0,
+                    Some(_) => 1,
+                };
+                assert_eq!(page.await.deliveries.len(), expected, "{query:?}");
+            }
+        }
+        let tested = assert_no_scan(&harness, &store, 300, "a test", async |store| {
+            store.test_endpoint(&"slow".parse().unwrap(), endpoints[0].id, Notice::Failed).await
+        });
+        assert_eq!(tested.await.is_ok(), !analyzed);
+        assert_no_scan(&harness, &store, 300, "the next moment", async |store| {
+            store.next_delivery(clapboard_jobs::Micros(20_000)).await.unwrap()
+        })
+        .await;
     }
 }
 

@@ -1,4 +1,4 @@
-use clapboard_jobs::{BlobKey, TenantLimits, Weight, rank};
+use clapboard_jobs::{BlobKey, Keyring, TenantLimits, Weight, rank};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 

@@ -1,8 +1,12 @@
+use std::collections::BTreeSet;
+
 use clapboard_jobs::{JobEvent, JobState};
 use sqlx::PgConnection;
 
 use super::*;
 
+/// A state that no arrow leads to, where the trigger that says so is off.
+const WITHOUT_ARROWS: &str = "state = 'lost'";
 const ID: &str = "'00010203-0405-0607-0809-0a0b0c0d0e0f'";
 
 /// Runs one statement whose parts all stand in this file.
@@ -97,6 +101,7 @@ async fn the_tables_refuse_nonsense() {
     let harness = harness().await;
     let checkpoint = "checkpoint_key = 'c', checkpoint_step = 1, checkpoint_size_bytes = 1, checkpoint_fingerprint = 'f', \
                       checkpoint_sha256 = repeat('0', 64)";
+    let mut broken = BTreeSet::new();
     for (state, set, why) in [
         (JobState::Queued, "state = 'done'", "no arrow leads"),
         (JobState::Queued, "state = 'running'", "a_lease_is_held_while_running"),
@@ -109,6 +114,24 @@ async fn the_tables_refuse_nonsense() {
         (JobState::Queued, "error_code = 'internal_error', error_message = 'm'", "an_error_is_of_a_job"),
         (JobState::Queued, "percent = 100", "a_hundred_percent"),
         (JobState::Queued, "percent = 101", "jobs_percent_check"),
+        (JobState::Queued, "step = -1", "jobs_step_check"),
+        (JobState::Queued, "capacity_class = -1", "jobs_capacity_class_check"),
+        (JobState::Queued, "rows = -1", "jobs_rows_check"),
+        (JobState::Queued, "spec_version = -1", "jobs_spec_version_check"),
+        (JobState::Queued, "total_steps = -1", "jobs_total_steps_check"),
+        (JobState::Queued, "attempt = -1", "jobs_attempt_check"),
+        (JobState::Queued, "max_attempts = 0", "jobs_max_attempts_check"),
+        (JobState::Queued, "spared = -1", "jobs_spared_check"),
+        (JobState::Queued, "checkpoint_step = -1", "jobs_checkpoint_step_check"),
+        (JobState::Queued, "checkpoint_size_bytes = -1", "jobs_checkpoint_size_bytes_check"),
+        (JobState::Queued, "checkpoint_sha256 = 'short'", "jobs_checkpoint_sha256_check"),
+        (JobState::Queued, "result_size_bytes = -1", "jobs_result_size_bytes_check"),
+        (JobState::Queued, "result_sha256 = 'short'", "jobs_result_sha256_check"),
+        (JobState::Queued, WITHOUT_ARROWS, "jobs_state_check"),
+        (JobState::Queued, "result_life = -1", "jobs_result_life_check"),
+        (JobState::Queued, "metadata = '[]'", "jobs_metadata_check"),
+        (JobState::Queued, "hook_url = 'u'", "a_hook_says_what_it_hears_of"),
+        (JobState::Queued, "hook_url = 'u', hook_notices = '{video.lost}'", "a_hook_says_what_it_hears_of"),
         (JobState::Queued, "attempt = 1", "every_attempt_and_every_spared_one"),
         (JobState::Queued, "spared = 1", "every_attempt_and_every_spared_one"),
         (JobState::Queued, "spec = 'not json'", "invalid input syntax for type json"),
@@ -134,10 +157,29 @@ async fn the_tables_refuse_nonsense() {
     ] {
         let mut db = harness.store.pool().begin().await.unwrap();
         bring_to(&mut db, state).await;
+        if set == WITHOUT_ARROWS {
+            run(&mut db, "alter table jobs disable trigger jobs_follow_the_arrows").await.unwrap();
+        }
         let error = update(&mut db, set).await.unwrap_err();
         assert!(error.to_string().contains(why), "{state}, {set}: {error}");
+        let refusal = error.as_database_error().unwrap();
+        if refusal.to_string().contains("violates check constraint") {
+            assert!(refusal.constraint().is_some_and(|name| name.starts_with(why)), "{refusal:?}");
+            assert_eq!(refusal.code().as_deref(), Some("23514"));
+            broken.extend(refusal.constraint().map(str::to_owned));
+        }
         db.rollback().await.unwrap();
     }
+    // The names stand in the function alone, so that one that is misspelt or never reached would be noticed by nobody.
+    let rules: Vec<String> = sqlx::query_scalar(
+        "select match[1] from pg_proc cross join lateral regexp_matches(prosrc, 'then ''([a-z0-9_]+)''', 'g') as match
+         where proname = 'require_job_rules'",
+    )
+    .fetch_all(harness.store.pool())
+    .await
+    .unwrap();
+    assert_eq!(rules.len(), 34);
+    assert_eq!(broken, rules.into_iter().collect::<BTreeSet<String>>());
     for (statement, why) in [
         (
             "insert into jobs (id, tenant, model, partition, capacity_class, rows, priority, spec_version, spec, cost_tflop,
@@ -171,6 +213,35 @@ async fn the_tables_refuse_nonsense() {
             "insert into workers (id, host, version, partitions, spec_versions, state, started_at, seen_at)
              values (gen_random_uuid(), 'h', 'v', '{fl2va}', '{}', 'idle', 0, 0)",
             "workers_spec_versions_check",
+        ),
+        (
+            "insert into endpoints (id, tenant, url, notices, created_at)
+             values (gen_random_uuid(), 't', 'u', '{video.lost}', 0)",
+            "endpoints_notices_check",
+        ),
+        (
+            "insert into endpoints (id, tenant, url, disabled_at, created_at) values (gen_random_uuid(), 't', 'u', 1, 0)",
+            "a_disabled_endpoint_says_why",
+        ),
+        (
+            "insert into deliveries (id, tenant, job_id, notice, created_at)
+             values (gen_random_uuid(), 't', gen_random_uuid(), 'video.failed', 0)",
+            "a_delivery_has_one_receiver",
+        ),
+        (
+            "insert into deliveries (id, url, tenant, job_id, notice, created_at, next_try_at)
+             values (gen_random_uuid(), 'u', 't', gen_random_uuid(), 'video.failed', 0, null)",
+            "a_pending_delivery_has_a_next_try",
+        ),
+        (
+            "insert into deliveries (id, url, tenant, job_id, notice, created_at, state, next_try_at)
+             values (gen_random_uuid(), 'u', 't', gen_random_uuid(), 'video.failed', 0, 'dead', null)",
+            "a_pending_delivery_is_not_settled",
+        ),
+        (
+            "insert into submissions (tenant, token, fields, job_id, again, created_at, expires_at)
+             values ('t', 'short', sha256('f'), gen_random_uuid(), false, 0, 0)",
+            "submissions_token_check",
         ),
         ("insert into schema_compatibility (oldest_program) values (2)", "schema_compatibility_pkey"),
     ] {

@@ -1,5 +1,8 @@
 use clapboard_jobs::fixtures::small_spec;
-use clapboard_jobs::{AttemptEnd, BlobKey, CapacityClass, Claimant, Job, JobState, ListQuery, Order, WorkerId};
+use clapboard_jobs::{
+    AttemptEnd, BlobKey, CapacityClass, Claimant, DeliveryQuery, DeliveryState, Job, JobState, KeyHash, Keyring,
+    ListQuery, Notice, Order, Outbox, Scope, WorkerId,
+};
 use sqlx::AssertSqlSafe;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 
@@ -97,6 +100,44 @@ async fn what_the_first_tables_held_is_kept() {
     let sums: Vec<(&str, u64, f64)> =
         usage.iter().map(|usage| (usage.tenant.as_str(), usage.completed, usage.worker_seconds)).collect();
     assert_eq!(sums, [("alpha", 1, 4.0), ("beta", 0, 0.0)]);
+}
+
+/// Keys, endpoints and deliveries that were written by hand go on.
+#[tokio::test]
+async fn keys_and_endpoints_of_before_go_on() {
+    let (_folder, path) = file();
+    let options = SqliteConnectOptions::new().filename(&path).create_if_missing(true).foreign_keys(true);
+    let pool = SqlitePool::connect_with(options).await.unwrap();
+    MIGRATOR.run_to(3, &pool).await.unwrap();
+    let rows = "
+        insert into api_keys (hash, tenant) values (zeroblob(32), 'default'), (randomblob(32), 'default');
+        insert into endpoints (id, tenant, url)
+        values (zeroblob(16), 'default', 'https://example.org/1'), (x'01000000000000000000000000000000', 'default', 'u');
+        insert into deliveries (id, endpoint_id, job_id, tenant, notice, created_at)
+        values (zeroblob(16), zeroblob(16), zeroblob(16), 'default', 'video.failed', 3);";
+    sqlx::raw_sql(rows).execute(&pool).await.unwrap();
+    pool.close().await;
+
+    let store = open(&path).await;
+    let keys = store.keys(None).await.unwrap();
+    assert!(keys.len() == 2 && keys[0].id != keys[1].id);
+    assert!(keys.iter().all(|key| key.scopes == Scope::ALL.into() && key.rate.is_none() && key.created_at.0 > 0));
+    assert_eq!(store.grant_of(&KeyHash([0; 32])).await.unwrap().map(|grant| grant.tenant), Some(Tenant::default()));
+    let endpoints = store.endpoints(&Tenant::default()).await.unwrap();
+    assert_eq!(endpoints.len(), 2);
+    assert!(endpoints.iter().all(|endpoint| endpoint.notices == Notice::ALL && endpoint.secret.bytes().len() == 48));
+    assert_ne!(endpoints[0].secret, endpoints[1].secret);
+    // What was to be told before is not, of whatever age; who wants that can have it.
+    assert_eq!(store.take_due(9, 9, 9, Duration::from_secs(9)).await.unwrap(), []);
+    let old = store.deliveries(&Tenant::default(), &DeliveryQuery::default()).await.unwrap().deliveries;
+    assert_eq!((old.len(), old[0].state), (1, DeliveryState::Dead));
+    assert_eq!(old[0].last_error.as_deref(), Some("it ended before webhooks were delivered"));
+    store.replay(&Tenant::default(), old[0].id).await.unwrap().unwrap();
+    let due = store.take_due(9, 9, 9, Duration::from_secs(9)).await.unwrap();
+    assert_eq!(due.iter().map(|due| due.url.as_str()).collect::<Vec<_>>(), ["https://example.org/1"]);
+    assert!(store.delete_endpoint(&Tenant::default(), endpoints[0].id).await.unwrap());
+    let listed = store.deliveries(&Tenant::default(), &DeliveryQuery::default()).await.unwrap();
+    assert_eq!(listed.deliveries.len(), usize::from(endpoints[0].url == "u"));
 }
 
 #[tokio::test]

@@ -126,6 +126,10 @@ async fn the_tables_refuse_nonsense() {
         ("priority = 'high'", "CHECK"),
         ("checkpoint_key = 'k'", "CHECK"),
         ("result_expires_at = 5", "CHECK"),
+        ("hook_url = 'u'", "CHECK"),
+        ("hook_notices = '[]'", "CHECK"),
+        ("hook_url = 'u', hook_notices = '[\"video.lost\"]'", "CHECK"),
+        ("hook_url = 'u', hook_notices = 'video.failed'", "CHECK"),
     ] {
         let error = update(&mut db, set).await.unwrap_err();
         assert!(error.to_string().contains(why), "{set}: {error}");
@@ -145,10 +149,34 @@ async fn the_tables_refuse_nonsense() {
     for tenant in ["", "ünï", "two words", "x".repeat(65).as_str()] {
         let limited = run(&mut db, &format!("insert into tenants (tenant, weight) values ('{tenant}', 1.0)")).await;
         assert!(limited.unwrap_err().to_string().contains("CHECK"), "{tenant}");
-        let key = format!("insert into api_keys (hash, tenant) values (zeroblob(32), '{tenant}')");
+        let key = format!(
+            "insert into api_keys (id, hash, tenant, scopes, created_at) values (zeroblob(16), zeroblob(32), '{tenant}', '[]', 0)"
+        );
         assert!(run(&mut db, &key).await.unwrap_err().to_string().contains("CHECK"), "{tenant}");
     }
-    run(&mut db, "insert into api_keys (hash, tenant) values (zeroblob(32), 'Team_a-1')").await.unwrap();
+    for (id, hash, rate, legal) in
+        [(16, 32, "null", true), (15, 32, "null", false), (16, 31, "null", false), (16, 32, "0", false)]
+    {
+        let key = format!(
+            "insert into api_keys (id, hash, tenant, scopes, requests_per_minute, created_at)
+             values (zeroblob({id}), zeroblob({hash}), 'Team_a-1', '[]', {rate}, 0)"
+        );
+        assert_eq!(run(&mut db, &key).await.is_ok(), legal, "{id}, {hash}, {rate}");
+    }
+    for (notices, legal) in [
+        ("[]", true),
+        ("[\"video.failed\"]", true),
+        ("[\"video.failed\",\"video.completed\"]", true),
+        ("[\"video.lost\"]", false),
+        ("[\"video.failed\",\"video.failed\"]", false),
+        ("video.failed", false),
+    ] {
+        let endpoint = format!(
+            "insert into endpoints (id, tenant, name, url, notices, secret, created_at, updated_at)
+             values (randomblob(16), 't', '', 'u', '{notices}', 's', 0, 0)"
+        );
+        assert_eq!(run(&mut db, &endpoint).await.is_ok(), legal, "{notices}");
+    }
     for weight in ["0.0", "-1.0", "9e999", "0.0001", "1001.0"] {
         let weighed = run(&mut db, &format!("insert into tenants (tenant, weight) values ('t', {weight})")).await;
         assert!(weighed.unwrap_err().to_string().contains("CHECK"), "{weight}");
@@ -219,6 +247,36 @@ async fn the_queries_of_every_day_use_their_indexes() {
             "select key from objects where standing = 'garbage' and collect_after <= 1 order by collect_after",
             "objects_to_collect",
         ),
+        ("select id from api_keys where hash = x'00' and revoked_at is null", "sqlite_autoindex_api_keys_2"),
+        (
+            "select id from deliveries where state = 'pending' and endpoint_id is not null and endpoint_id = x'00'
+                 and next_try_at <= 1 order by next_try_at, id limit 9",
+            "deliveries_pending",
+        ),
+        (
+            "select id from deliveries where state = 'pending' and endpoint_id is null and tenant = 't' and next_try_at <= 1
+             order by next_try_at, id limit 9",
+            "deliveries_pending_of_jobs",
+        ),
+        (
+            "select id from deliveries where tenant = 't' and state = 'dead' and (created_at, id) < (1, x'00')
+             order by created_at desc, id desc limit 9",
+            "deliveries_listed",
+        ),
+        (
+            "select id from deliveries where endpoint_id is not null and endpoint_id = x'00' and state = 'dead'
+                 and (created_at, id) < (1, x'00') and +tenant = 't'
+             order by created_at desc, id desc limit 9",
+            "deliveries_of_endpoint",
+        ),
+        (
+            "select 1 from deliveries indexed by deliveries_pending_tests where state = 'pending' and is_test and endpoint_id = x'00' and tenant = 't'",
+            "deliveries_pending_tests",
+        ),
+        (
+            "select id from deliveries where state <> 'pending' and settled_at <= 1 order by settled_at limit 9",
+            "deliveries_settled",
+        ),
     ] {
         let plan: Vec<(i64, i64, i64, String)> = sqlx::query_as(AssertSqlSafe(format!("explain query plan {query}")))
             .fetch_all(store.readers())
@@ -226,6 +284,24 @@ async fn the_queries_of_every_day_use_their_indexes() {
             .unwrap();
         let text = plan.into_iter().map(|step| step.3).collect::<Vec<String>>().join("; ");
         assert!(text.contains(index) && !text.contains("TEMP B-TREE"), "{query}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn no_taker_of_deliveries_looks_through_a_backlog() {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder.path().join("jobs.db")).await;
+    let statement = include_str!("../../queries/due_receivers.sql");
+    let plan: Vec<(i64, i64, i64, String)> = sqlx::query_as(AssertSqlSafe(format!("explain query plan {statement}")))
+        .fetch_all(store.readers())
+        .await
+        .unwrap();
+    let of_deliveries: Vec<&str> =
+        plan.iter().map(|step| step.3.as_str()).filter(|step| step.contains("deliveries")).collect();
+    assert!(of_deliveries.len() >= 6, "{of_deliveries:?}");
+    for step in of_deliveries {
+        let narrow = ["INDEX deliveries_pending", "INDEX deliveries_held"].iter().any(|index| step.contains(index));
+        assert!(step.starts_with("SEARCH") && narrow, "{step}");
     }
 }
 

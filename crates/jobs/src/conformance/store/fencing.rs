@@ -90,9 +90,11 @@ pub async fn a_beat_keeps_the_job(harness: &impl StoreHarness) {
 pub async fn a_result_under_a_foreign_key_is_refused(harness: &impl StoreHarness) {
     let store = harness.store();
     let lease = running(&*store).await;
-    let Outcome::Completed { mut object, report } = completed(&lease) else { unreachable!("it is completed") };
+    let Outcome::Completed { mut object, previews, report } = completed(&lease) else {
+        unreachable!("it is completed")
+    };
     object.key = BlobKey::result(&lease.tenant, lease.job, lease.fence, ClaimToken::random());
-    let outcome = Outcome::Completed { object: object.clone(), report };
+    let outcome = Outcome::Completed { object: object.clone(), previews, report };
     let refused = store.finish(&lease, outcome).await.expect_err("the key is foreign");
     assert!(
         matches!(&refused, LeaseError::ForeignObject { found, expected, .. }

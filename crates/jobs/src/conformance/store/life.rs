@@ -6,6 +6,7 @@ use super::*;
 use crate::id::Fence;
 use crate::state::{JobState, Status};
 use crate::store::StoreError;
+use crate::trace::TraceParent;
 
 /// A new job is queued, untouched, and found again as it was made.
 pub async fn a_new_job_waits(harness: &impl StoreHarness) {
@@ -52,7 +53,9 @@ pub async fn a_job_runs_from_its_claim_to_its_stored_result(harness: &impl Store
     let job = get(&*store, made.id).await;
     assert_eq!((job.progress, job.lease_expires_at), (progress, Some(beat.lease_expires_at)));
 
-    let Outcome::Completed { object, report } = completed(&lease) else { unreachable!("it is a completed outcome") };
+    let Outcome::Completed { object, report, .. } = completed(&lease) else {
+        unreachable!("it is a completed outcome")
+    };
     let state = store.finish(&lease, completed(&lease)).await.expect("the lease holds");
     assert_eq!(state, JobState::Completed);
     let job = get(&*store, made.id).await;
@@ -170,4 +173,27 @@ pub async fn another_tenant_sees_nothing(harness: &impl StoreHarness) {
     assert_eq!(store.attempts(&other, job.id).await.expect("the store answers"), []);
     assert_eq!(store.cancel(&other, job.id).await.expect("the store answers"), None);
     assert!(!store.begin(&lease).await.expect("the lease holds").cancel_requested);
+}
+
+/// What a client says of its job is told back word for word.
+pub async fn what_a_client_says_is_told_back(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let original = create(&*store).await;
+    assert_eq!((&original.metadata, &original.told), (&Metadata::default(), &Told::default()));
+    assert_eq!((original.remixed_from, original.trace), (None, None));
+    let pairs = [("plain", "value"), ("Ünï \"key\".x[0]", "a\\b\n'c'"), ("empty", ""), ("emoji", "🎬")];
+    let metadata = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    let metadata = Metadata::new(metadata).expect("within bounds");
+    let told = Told { user: Some("someone".to_owned()), stage_metrics: true };
+    let trace: Option<TraceParent> = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().ok();
+    let made = make(&*store, |new| {
+        (new.metadata, new.told, new.trace) = (metadata.clone(), told.clone(), trace.clone());
+        new.remixed_from = Some(original.id);
+    })
+    .await;
+    let claimed = claim(&*store, made.id).await.job;
+    for job in [made.clone(), get(&*store, made.id).await, claimed] {
+        assert_eq!((job.metadata, job.told, job.trace), (metadata.clone(), told.clone(), trace.clone()));
+        assert_eq!(job.remixed_from, Some(original.id));
+    }
 }

@@ -29,7 +29,7 @@ pub async fn pages_cover_all_jobs_once_within_one_microsecond(harness: &impl Sto
         let mut paged = Vec::new();
         let mut after = None;
         loop {
-            let page = list(&*store, &ListQuery { after, limit: 3, order, status: None }).await;
+            let page = list(&*store, &ListQuery { after, limit: 3, order, ..ListQuery::default() }).await;
             assert_eq!(page.jobs.len(), 3.min(expected.len() - paged.len()));
             after = page.jobs.last().map(|job| job.id);
             paged.extend(ids(&page));
@@ -40,7 +40,7 @@ pub async fn pages_cover_all_jobs_once_within_one_microsecond(harness: &impl Sto
         }
         assert_eq!(paged, expected, "{order:?}");
         let last = expected.last().copied();
-        let beyond = list(&*store, &ListQuery { after: last, limit: 3, order, status: None }).await;
+        let beyond = list(&*store, &ListQuery { after: last, limit: 3, order, ..ListQuery::default() }).await;
         assert_eq!(beyond, JobPage { jobs: vec![], has_more: false });
     }
 }
@@ -124,7 +124,7 @@ pub async fn a_list_of_all_mixes_the_statuses(harness: &impl StoreHarness) {
     for (order, expected) in [(Order::Ascending, ascending), (Order::Descending, descending)] {
         let (mut paged, mut after) = (Vec::new(), None);
         loop {
-            let page = list(&*store, &ListQuery { after, limit: 5, order, status: None }).await;
+            let page = list(&*store, &ListQuery { after, limit: 5, order, ..ListQuery::default() }).await;
             after = page.jobs.last().map(|job| job.id);
             paged.extend(ids(&page));
             if !page.has_more {
@@ -142,4 +142,61 @@ pub async fn a_list_of_none_says_whether_there_are_some(harness: &impl StoreHarn
     assert_eq!(list(&*store, &none).await, JobPage { jobs: vec![], has_more: false });
     create(&*store).await;
     assert_eq!(list(&*store, &none).await, JobPage { jobs: vec![], has_more: true });
+}
+
+/// A list of one model or of some metadata has all of those and no others, page by page.
+pub async fn a_list_is_narrowed_by_model_and_metadata(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let of = |pairs: &[(&str, &str)]| {
+        Metadata::new(pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
+            .expect("within bounds")
+    };
+    let mut expected: [Vec<JobId>; 4] = Default::default();
+    for number in 0..12 {
+        let model = if number % 2 == 0 { "even" } else { "odd" };
+        let third = (number % 3).to_string();
+        let metadata = if number == 11 { of(&[]) } else { of(&[("third", &third), ("a.\"b'", "ä[0]"), ("n", model)]) };
+        let id = make(&*store, |new| (new.model, new.metadata) = (model.to_owned(), metadata)).await.id;
+        let matches =
+            [number % 2 == 0, number % 3 == 1, number % 3 == 2 && number != 11 && number % 2 == 1, number < 11];
+        for (ids, _) in expected.iter_mut().zip(matches).filter(|(_, matches)| *matches) {
+            ids.push(id);
+        }
+    }
+    let queries = [
+        ListQuery { model: Some("even".to_owned()), ..ListQuery::default() },
+        ListQuery { metadata: of(&[("third", "1")]), ..ListQuery::default() },
+        ListQuery {
+            model: Some("odd".to_owned()),
+            metadata: of(&[("third", "2"), ("n", "odd")]),
+            ..ListQuery::default()
+        },
+        ListQuery { metadata: of(&[("a.\"b'", "ä[0]")]), ..ListQuery::default() },
+    ];
+    for (query, expected) in queries.iter().zip(&expected) {
+        assert!(!expected.is_empty());
+        for status in [None, Some(Status::Queued)] {
+            for order in [Order::Ascending, Order::Descending] {
+                let (mut found, mut after) = (Vec::new(), None);
+                loop {
+                    let query = ListQuery { after, limit: 3, order, status, ..query.clone() };
+                    let page = store.list(&tenant(), &query).await.expect("the store answers");
+                    found.extend(page.jobs.iter().map(|job| job.id));
+                    after = found.last().copied();
+                    if !page.has_more {
+                        break;
+                    }
+                }
+                let mut sorted = found.clone();
+                sorted.sort();
+                let mut wanted = expected.clone();
+                wanted.sort();
+                assert_eq!(sorted, wanted, "{query:?}, {order:?}");
+            }
+        }
+    }
+    for nothing in [of(&[("third", "3")]), of(&[("Third", "1")]), of(&[("third", "1"), ("more", "")])] {
+        let query = ListQuery { metadata: nothing, ..ListQuery::default() };
+        assert_eq!(store.list(&tenant(), &query).await.expect("the store answers").jobs, []);
+    }
 }

@@ -6,10 +6,13 @@ pub mod checkpoints;
 pub mod claims;
 pub mod deadlines;
 pub mod deletes;
+pub mod deliveries;
 pub mod endings;
+pub mod endpoints;
 pub mod fencing;
 pub mod fleet;
 pub mod inputs;
+pub mod keys;
 pub mod life;
 pub mod lists;
 pub mod model;
@@ -17,8 +20,10 @@ pub mod objects;
 pub mod order;
 pub mod outbox;
 pub mod pauses;
+pub mod previews;
 pub mod retention;
 pub mod retries;
+pub mod submissions;
 pub mod tenants;
 pub mod usage;
 
@@ -32,8 +37,9 @@ use crate::attempt::{Attempt, AttemptEnd};
 use crate::blob::BlobKey;
 use crate::checkpoint::{Checkpoint, Fingerprint};
 use crate::id::{JobId, Tenant, WorkerId};
-use crate::job::{Job, NewJob};
+use crate::job::{Job, NewJob, Told};
 use crate::lease::{Claimant, Claimed, Lease, LeaseError};
+use crate::metadata::Metadata;
 use crate::outcome::{FailureCode, JobError, Outcome, ResultObject, RunReport};
 use crate::policy::Policy;
 use crate::progress::{Phase, Progress};
@@ -75,6 +81,13 @@ fn new_job() -> NewJob {
         inputs: Vec::new(),
         priority: Priority::Normal,
         start_within: None,
+        result_life: None,
+        metadata: Metadata::default(),
+        told: Told::default(),
+        remixed_from: None,
+        hook: None,
+        trace: None,
+        submission: None,
     }
 }
 
@@ -94,7 +107,7 @@ fn completed(lease: &Lease) -> Outcome {
         stage_durations_s: [("denoise".to_owned(), 10.25), ("decode_video".to_owned(), 2.0)].into(),
         peak_memory_bytes: 7 << 30,
     };
-    Outcome::Completed { object, report }
+    Outcome::Completed { object, previews: Vec::new(), report }
 }
 
 fn failed(message: &str) -> JobError {
@@ -194,6 +207,7 @@ async fn assert_fenced(store: &dyn Store, lease: &Lease) {
     assert_lost("beat", store.beat(lease, &progress).await, lease);
     assert_lost("expect a checkpoint", store.expect_checkpoint(lease, 1).await, lease);
     assert_lost("keep a checkpoint", store.keep_checkpoint(lease, &checkpoint(lease, 1)).await, lease);
+    assert_lost("expect pictures", store.expect_previews(lease).await, lease);
     assert_lost("finish as completed", store.finish(lease, completed(lease)).await, lease);
     assert_lost("finish as failed", store.finish(lease, Outcome::Failed(failed("late"))).await, lease);
     assert_lost("finish as cancelled", store.finish(lease, Outcome::Cancelled).await, lease);

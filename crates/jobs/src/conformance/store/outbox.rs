@@ -1,21 +1,21 @@
 //! Who is told of the end of a job.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use super::*;
-use crate::outbox::{Delivery, Endpoint, EndpointId, Notice};
+use crate::outbox::{Delivery, Endpoint, EndpointId, Notice, Receiver};
 use crate::outcome::HandBack;
 
 async fn listen(store: &dyn Store, tenant: &Tenant) -> EndpointId {
     let id = EndpointId::new();
-    let endpoint = Endpoint { id, tenant: tenant.clone(), url: "https://example.org/hooks".to_owned() };
+    let endpoint = Endpoint { id, ..Endpoint::new(tenant.clone(), "https://example.org/hooks") };
     store.add_endpoint(&endpoint).await.expect("the store answers");
     id
 }
 
 async fn told(store: &dyn Store, id: JobId) -> Vec<Delivery> {
-    store.deliveries(&tenant(), id).await.expect("the store answers")
+    store.deliveries_of(&tenant(), id).await.expect("the store answers")
 }
 
 /// Expects exactly one delivery for each endpoint about the job's end.
@@ -23,8 +23,8 @@ async fn assert_told(store: &dyn Store, id: JobId, notice: Notice, endpoints: &[
     let deliveries = told(store, id).await;
     let job = get(store, id).await;
     assert_eq!(deliveries.len(), endpoints.len(), "{deliveries:?}");
-    let heard: BTreeSet<EndpointId> = deliveries.iter().map(|delivery| delivery.endpoint).collect();
-    assert_eq!(heard, endpoints.iter().copied().collect());
+    let heard: HashSet<Receiver> = deliveries.iter().map(|delivery| delivery.receiver.clone()).collect();
+    assert_eq!(heard, endpoints.iter().copied().map(Receiver::Endpoint).collect());
     let ids: BTreeSet<_> = deliveries.iter().map(|delivery| delivery.id).collect();
     assert_eq!(ids.len(), deliveries.len());
     for delivery in deliveries {
@@ -86,7 +86,7 @@ pub async fn every_end_is_told_once_to_every_endpoint(harness: &impl StoreHarnes
     assert_eq!(store.fail_overdue(100).await.expect("the store answers"), [overdue]);
     assert_told(&*store, overdue, Notice::Failed, &endpoints).await;
 
-    let deliveries = store.deliveries(&named("other"), overdue).await.expect("the store answers");
+    let deliveries = store.deliveries_of(&named("other"), overdue).await.expect("the store answers");
     assert_eq!(deliveries, []);
 }
 
@@ -114,7 +114,7 @@ pub async fn an_endpoint_hears_only_of_later_ends(harness: &impl StoreHarness) {
     store.cancel(&tenant(), before).await.expect("the store answers");
     let after = create(&*store).await.id;
     let id = listen(&*store, &tenant()).await;
-    let moved = Endpoint { id, tenant: tenant(), url: "https://example.org/moved".to_owned() };
+    let moved = Endpoint { id, ..Endpoint::new(tenant(), "https://example.org/moved") };
     store.add_endpoint(&moved).await.expect("the store answers");
     store.cancel(&tenant(), after).await.expect("the store answers");
     assert_eq!(told(&*store, before).await, []);

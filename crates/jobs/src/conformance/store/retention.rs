@@ -197,3 +197,23 @@ pub async fn the_next_moment_may_be_the_end_of_a_result_or_a_record(harness: &im
     let (now, job) = (store.now().await.expect("the store answers"), get(&*store, lease.job).await);
     assert_eq!(due(now).await, job.finished_at.map(|at| at.plus(RECORD_LIFE)));
 }
+
+/// A client may have its video go earlier, never later.
+pub async fn a_job_may_shorten_the_life_of_its_result(harness: &impl StoreHarness) {
+    let (limited, unlimited) = (expiring(harness).await, harness.store());
+    let shorter = RESULT_LIFE / 2;
+    for (store, asked, kept) in [
+        (&limited, Some(shorter), Some(shorter)),
+        (&limited, Some(RESULT_LIFE * 2), Some(RESULT_LIFE)),
+        (&limited, None, Some(RESULT_LIFE)),
+        (&unlimited, Some(shorter), Some(shorter)),
+        (&unlimited, None, None),
+    ] {
+        let id = make(&**store, |new| new.result_life = asked).await.id;
+        let lease = claim(&**store, id).await.lease;
+        store.finish(&lease, completed(&lease)).await.expect("the lease holds");
+        let job = get(&**store, id).await;
+        let expected = kept.and_then(|life| job.finished_at.map(|at| at.plus(life)));
+        assert_eq!(job.result_expires_at, expected, "{asked:?}");
+    }
+}

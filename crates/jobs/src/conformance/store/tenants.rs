@@ -1,4 +1,4 @@
-//! What a tenant may have, and the keys by which it is known.
+//! What a tenant may have.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::outcome::HandBack;
 use crate::state::JobState;
 use crate::store::{ListQuery, StoreError};
-use crate::tenant::{KeyHash, TenantLimits};
+use crate::tenant::{TenantLimits, Weight};
 
 async fn limit(store: &dyn Store, tenant: &Tenant, limits: TenantLimits) {
     store.set_tenant(tenant, &limits).await.expect("the store answers");
@@ -240,16 +240,15 @@ pub async fn what_a_tenant_may_have_is_changed_at_once(harness: &impl StoreHarne
     assert_eq!(next(&*store, &worker()).await, None);
 }
 
-/// A key leads to whom it was given to last.
-pub async fn a_key_stands_for_one_tenant(harness: &impl StoreHarness) {
+/// What was said about tenants is read back, and of nobody else.
+pub async fn what_tenants_may_have_is_listed(harness: &impl StoreHarness) {
     let store = harness.store();
-    let (first, second) = (KeyHash([1; 32]), KeyHash([2; 32]));
-    let whose = async |key: KeyHash| store.tenant_of_key(&key).await.expect("the store answers");
-    assert_eq!(whose(first).await, None);
-    store.add_key(&first, &tenant()).await.expect("the store answers");
-    store.add_key(&second, &tenant()).await.expect("the store answers");
-    store.add_key(&second, &tenant()).await.expect("the store answers");
-    assert_eq!((whose(first).await, whose(second).await), (Some(tenant()), Some(tenant())));
-    store.add_key(&first, &named("other")).await.expect("the store answers");
-    assert_eq!((whose(first).await, whose(second).await), (Some(named("other")), Some(tenant())));
+    let listed = async || store.tenants().await.expect("the store answers");
+    assert_eq!(listed().await, []);
+    let weighed = TenantLimits { weight: Weight::new(2.5).expect("in bounds"), ..at_once(3) };
+    limit(&*store, &named("zeta"), waiting(7)).await;
+    limit(&*store, &named("alpha"), at_once(1)).await;
+    limit(&*store, &named("alpha"), weighed).await;
+    make_for(&*store, &named("unsaid")).await;
+    assert_eq!(listed().await, [(named("alpha"), weighed), (named("zeta"), waiting(7))]);
 }

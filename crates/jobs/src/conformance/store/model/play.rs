@@ -80,7 +80,7 @@ impl<'a, H: StoreHarness> Player<'a, H> {
             }
             Verb::Listen { tenant } => {
                 let (id, url) = (EndpointId::new(), "https://example.org/hooks".to_owned());
-                let endpoint = Endpoint { id, tenant: self.tenants[tenant].clone(), url };
+                let endpoint = Endpoint { id, ..Endpoint::new(self.tenants[tenant].clone(), url) };
                 self.store.add_endpoint(&endpoint).await.map_err(store_error)?;
                 self.world.endpoints[tenant] += 1;
             }
@@ -130,7 +130,7 @@ impl<'a, H: StoreHarness> Player<'a, H> {
         for (id, told) in &self.world.told {
             let mut found: Vec<Notice> = Vec::new();
             for tenant in &self.tenants {
-                let deliveries = self.store.deliveries(tenant, *id).await.map_err(store_error)?;
+                let deliveries = self.store.deliveries_of(tenant, *id).await.map_err(store_error)?;
                 found.extend(deliveries.iter().map(|delivery| delivery.notice));
             }
             same("deliveries", &found, told)?;
