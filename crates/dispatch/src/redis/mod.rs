@@ -1,9 +1,10 @@
-//! Hints in Redis, for any number of processes.
+//! Hints in Redis, for any number of processes, and counted requests.
 
 mod breaker;
 mod facts;
 mod failure;
 mod keys;
+mod limiter;
 mod link;
 mod options;
 mod pop;
@@ -27,6 +28,7 @@ use self::pop::Answer;
 use self::waiter::Waiters;
 
 pub use self::facts::RedisFacts;
+pub use self::limiter::RedisLimiter;
 pub use self::options::{OpenError, RedisOptions};
 
 use crate::room;
