@@ -43,6 +43,8 @@ pub struct Options {
     pub input_fetch_deadline: Duration,
     /// How long an unreachable media store is tried before the attempt is given up.
     pub upload_deadline: Duration,
+    /// How long a stored video waits for the pictures of it, before it completes without them.
+    pub preview_timeout: Duration,
     /// What becomes of the running job when the worker drains.
     pub drain: DrainMode,
     /// How long a draining worker waits for the engine to stop, for the state to be stored and for finished videos to be
@@ -75,6 +77,7 @@ impl Options {
             encode_timeout: Duration::from_secs(300),
             input_fetch_deadline: Duration::from_secs(1800),
             upload_deadline: Duration::from_secs(1800),
+            preview_timeout: Duration::from_secs(60),
             drain: DrainMode::default(),
             drain_timeout: Duration::from_secs(30),
             unwell_pause: Duration::from_secs(5),

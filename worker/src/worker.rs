@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clapboard_h3::Partition;
-use clapboard_jobs::{Blob, Causes, Claimant, Dispatch, Store, WorkerCard, WorkerId, WorkerState};
+use clapboard_jobs::{Blob, Causes, Claimant, Dispatch, Store, TraceParent, WorkerCard, WorkerId, WorkerState};
 use clapboard_media::MediaTools;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -193,6 +193,8 @@ impl Run {
                 job.id = %claimed.lease.job,
                 fence = claimed.lease.fence.0,
                 attempt = claimed.job.attempt,
+                // The trace that the job's client has named, if it has.
+                job.trace = claimed.job.trace.as_ref().map(TraceParent::trace_id),
             );
             let shared = Arc::clone(&self.shared);
             let attempt = async move {

@@ -24,6 +24,7 @@ pub struct Ffmpeg {
     ffmpeg: PathBuf,
     ffprobe: PathBuf,
     version: String,
+    writes_webp: bool,
     stall_limit: Duration,
 }
 
@@ -49,7 +50,8 @@ impl Ffmpeg {
                 return Err(Error::EncoderMissing { encoder, path: ffmpeg });
             }
         }
-        Ok(Self { ffmpeg, ffprobe, version, stall_limit: STALL_LIMIT })
+        let writes_webp = has_encoder(&encoders, "libwebp");
+        Ok(Self { ffmpeg, ffprobe, version, writes_webp, stall_limit: STALL_LIMIT })
     }
 
     /// Sets how long an encoder may stand still with work at hand before it is killed; 2 minutes unless set.
@@ -69,6 +71,11 @@ impl Ffmpeg {
     /// The version that ffmpeg printed, such as `5.1.9-0+deb12u1`.
     pub fn version(&self) -> &str {
         &self.version
+    }
+
+    /// Whether ffmpeg has an encoder for lossy WebP, which not every build has.
+    pub(crate) fn writes_webp(&self) -> bool {
+        self.writes_webp
     }
 
     /// How long an encoder may stand still with work at hand.

@@ -2,8 +2,8 @@
 //! not the worker that holds the weights.
 //!
 //! [`Ffmpeg`] finds and checks the programs once. [`Muxer`] takes samples, then frames as they are decoded, with bounded
-//! back-pressure, and leaves either a complete MP4 or nothing. [`probe`] says what a file of our own holds; [`decode`] reads
-//! those that strangers send. Everything is synchronous: the callers are the engine's thread and blocking tasks.
+//! back-pressure, and leaves either a complete MP4 or nothing. [`probe`] says what a file of our own holds; [`preview`] makes
+//! pictures of it. [`decode`] reads those that strangers send. Everything is synchronous: the callers are the engine's thread and blocking tasks.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
 mod answer;
@@ -15,6 +15,7 @@ mod ffmpeg;
 mod format;
 mod handover;
 mod muxer;
+pub mod preview;
 mod probe;
 mod process;
 pub mod reference;

@@ -92,10 +92,15 @@ impl fmt::Display for FrameRate {
 /// Errors: [`Error::ProgramFailed`] when ffprobe does not take it for a media file, [`Error::TimedOut`],
 /// [`Error::OutputTooLarge`], [`Error::ProbeAnswer`].
 pub fn probe(ffmpeg: &Ffmpeg, path: &Path) -> Result<MediaInfo, Error> {
+    probe_unless(ffmpeg, path, &AtomicBool::new(false))
+}
+
+/// As [`probe`], and with [`Error::Aborted`] soon after `aborted` was set.
+pub(crate) fn probe_unless(ffmpeg: &Ffmpeg, path: &Path, aborted: &AtomicBool) -> Result<MediaInfo, Error> {
     let mut command = ffmpeg.ffprobe_command();
     command.args(["-hide_banner", "-loglevel", "error", "-protocol_whitelist", "file"]);
     command.args(["-print_format", "json", "-show_entries", ENTRIES, "-i"]).arg(file_url(path));
-    let captured = capture("ffprobe", command, &PROBE_BOUNDS, &AtomicBool::new(false))?;
+    let captured = capture("ffprobe", command, &PROBE_BOUNDS, aborted)?;
     if !captured.stderr.is_empty() {
         tracing::debug!(path = %path.display(), stderr = captured.stderr, "ffprobe has remarks");
     }

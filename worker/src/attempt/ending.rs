@@ -181,7 +181,7 @@ mod tests {
         let Claimed { lease, .. } = store.claim(job.id, &claimant).await.unwrap().unwrap();
         let watch = Watch::new(StallLimits::default(), Instant::now() + lease.duration);
         let object = ResultObject { key: lease.result_key(), size_bytes: 1, sha256: "00".repeat(32) };
-        let ending = Ending::Finish(Outcome::Completed { object, report: RunReport::default() });
+        let ending = Ending::Finish(Outcome::Completed { object, previews: Vec::new(), report: RunReport::default() });
         (FaultyStore::over(Arc::new(store)), lease, ending, watch, folder)
     }
 

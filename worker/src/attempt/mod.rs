@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clapboard_h3::GenerationSpec;
-use clapboard_jobs::{Claimed, Fingerprint, Job, Lease, ResultObject, RunReport};
+use clapboard_jobs::{Claimed, Fingerprint, Job, Lease, Preview, ResultObject, RunReport};
 
 use crate::attempt::classify::AttemptError;
 use crate::attempt::run_engine::Work;
@@ -31,6 +31,7 @@ use crate::scratch::digest;
 use crate::scratch::disk::{ABORT_PATIENCE, let_clean, on_disk};
 use crate::scratch::kept_claim::KeptClaim;
 use crate::shared::Shared;
+use crate::video::previews::{Patience, Previews};
 use crate::video::sink::MuxSink;
 use crate::video::upload::{upload, wedged};
 
@@ -113,6 +114,7 @@ impl Held {
 #[derive(Debug)]
 pub(crate) struct Made {
     object: ResultObject,
+    previews: Vec<Preview>,
     report: RunReport,
 }
 
@@ -286,7 +288,7 @@ impl Attempt {
         kept.await
     }
 
-    /// Stores the video, whose report was made at `since`.
+    /// Stores the video, whose report was made at `since`, and the pictures of it, which are made meanwhile.
     pub(crate) async fn store_video(
         &self,
         video: &Path,
@@ -294,7 +296,9 @@ impl Attempt {
         since: Instant,
     ) -> Result<Made, AttemptError> {
         let upload_since = Instant::now();
-        let object = upload(&*self.shared.parts.blob, &self.lease, video, &self.watch, &self.shared.options).await?;
+        let (parts, options) = (&self.shared.parts, &self.shared.options);
+        let previews = Previews::begin(&parts.tools.ffmpeg, video);
+        let object = upload(&*parts.blob, &self.lease, video, &self.watch, options).await?;
         report.stage_durations_s.insert("upload".to_owned(), upload_since.elapsed().as_secs_f64());
         report.inference_s += since.elapsed().as_secs_f64();
         tracing::info!(
@@ -303,7 +307,11 @@ impl Attempt {
             size_bytes = object.size_bytes,
             "stored the video"
         );
-        Ok(Made { object, report })
+        // Half of the time after which the attempt would have to be given up.
+        let silence = self.lease.duration.saturating_sub(options.fence_margin) / 2;
+        let patience = Patience { timeout: options.preview_timeout, silence };
+        let previews = previews.store(&*parts.store, &*parts.blob, &self.lease, video, &self.watch, patience).await;
+        Ok(Made { object, previews, report })
     }
 }
 

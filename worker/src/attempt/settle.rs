@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clapboard_jobs::{Causes, HandBack, Hint, JobState, Outcome, StoreError};
+use clapboard_jobs::{BlobKey, Causes, HandBack, Hint, JobState, Outcome, StoreError};
 
 use crate::attempt::classify::AttemptError;
 use crate::attempt::ending::{self, Ending, Line, Written};
@@ -16,14 +16,18 @@ const HINT_PATIENCE: Duration = Duration::from_secs(1);
 impl Attempt {
     /// Writes how the attempt ended, removes a stored result that did not become the job's, and gives back what is held.
     pub(crate) async fn settle(mut self, made: Result<Made, AttemptError>, mut held: Held) -> Ended {
-        let stored = made.is_ok();
-        if !stored {
+        if made.is_err() {
             held.clean().await;
         }
+        let mut stored = Vec::new();
         let mut health = Health::Well;
         let mut wedged = None;
         let written = match made {
-            Ok(Made { object, report }) => self.write(&Ending::Finish(Outcome::Completed { object, report })).await,
+            Ok(Made { object, previews, report }) => {
+                stored.push(object.key.clone());
+                stored.extend(previews.iter().map(|preview| preview.object.key.clone()));
+                self.write(&Ending::Finish(Outcome::Completed { object, previews, report })).await
+            }
             Err(AttemptError::Wedged(stall)) => {
                 wedged = Some(Error::Wedged { job: self.lease.job, phase: stall.phase, limit: stall.limit });
                 // Nothing is claimed or begun any more, also where the loop that claims waits for its store.
@@ -62,8 +66,8 @@ impl Attempt {
         if written == Written::State(JobState::Queued) {
             self.hint().await;
         }
-        if stored && !ours {
-            self.remove_result().await;
+        if !ours {
+            self.remove(&stored).await;
         }
         held.clean().await;
         Ended { health, wedged, places: (held.seat, held.place) }
@@ -96,18 +100,22 @@ impl Attempt {
         }
     }
 
-    /// Removes the stored result; where that fails or takes longer than a drain may, the sweep over garbage and orphans finds
-    /// it.
-    async fn remove_result(&self) {
-        let key = self.lease.result_key();
+    /// Removes the stored result and its pictures; where that fails or takes longer than a drain may, the sweep over garbage
+    /// and orphans finds them.
+    async fn remove(&self, stored: &[BlobKey]) {
         let limit = self.shared.options.drain_timeout;
+        let removing = async {
+            for key in stored {
+                if let Err(error) = self.shared.parts.blob.delete(key).await {
+                    tracing::warn!(error = %Causes(&error), %key, "could not remove a discarded result");
+                }
+            }
+        };
         tokio::select! {
             biased;
-            deleted = self.shared.parts.blob.delete(&key) => if let Err(error) = deleted {
-                tracing::warn!(error = %Causes(&error), %key, "could not remove a discarded result");
-            },
-            () = self.shared.endings_are_over() => tracing::warn!(%key, "a drain does not wait until a discarded result is removed"),
-            () = tokio::time::sleep(limit) => tracing::warn!(?limit, %key, "a discarded result takes too long to remove"),
+            () = removing => {}
+            () = self.shared.endings_are_over() => tracing::warn!("a drain does not wait until a discarded result is removed"),
+            () = tokio::time::sleep(limit) => tracing::warn!(?limit, "a discarded result takes too long to remove"),
         }
     }
 }

@@ -9,7 +9,7 @@ use clapboard_jobs::{AttemptEnd, JobId, JobState, Phase, Policy};
 use clapboard_worker::{Options, Worker};
 
 use crate::blobs::GatedBlob;
-use crate::house::{GENEROUS, House, until_true};
+use crate::house::{GENEROUS, House, named, until_true};
 use crate::scripted::{Opener, Scripted};
 
 /// Lets a worker die while it stores a finished video, and returns the job and the folder that is left.
@@ -45,9 +45,8 @@ async fn a_restarted_worker_stores_the_video_that_its_forerunner_has_finished() 
     worker.stop().await.unwrap();
     assert_eq!((job.attempt, job.fence.0), (1, 1));
     assert_eq!(house.ends(id).await, [Some(AttemptEnd::Completed)]);
-    let key = job.result.unwrap().key.to_string();
-    assert!(house.object(&key) == finished);
-    assert_eq!(house.objects().await, [key]);
+    assert_eq!((job.previews.len(), house.objects().await), (2, named(&job)));
+    assert!(house.object(job.result.unwrap().key.as_str()) == finished);
     let report = job.report.unwrap();
     let stages: Vec<&str> = report.stage_durations_s.keys().map(String::as_str).collect();
     assert_eq!(stages, ["decode_audio", "decode_video", "denoise", "encode", "encode_inputs", "text_encode", "upload"]);

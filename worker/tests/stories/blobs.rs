@@ -29,6 +29,8 @@ enum Way {
     UnreadableUntil(Gate, Arc<AtomicU32>),
     /// They are stored, and nobody who wants to remove them is answered.
     Irremovable,
+    /// The store is out of reach for them until the gate is open.
+    AwayUntil(Gate),
     /// They are refused.
     Closed,
     /// They are stored, and cannot be read.
@@ -103,6 +105,13 @@ impl GatedBlob {
         Arc::new(Self { inner: Arc::clone(inner), part, way: Way::Closed })
     }
 
+    /// Is out of reach for objects whose keys have this part until the gate is open.
+    pub(crate) fn away_until(inner: &Arc<dyn Blob>, part: &'static str) -> (Arc<dyn Blob>, Gate) {
+        let gate = Gate::default();
+        let blob = Self { inner: Arc::clone(inner), part, way: Way::AwayUntil(gate.clone()) };
+        (Arc::new(blob), gate)
+    }
+
     /// Stores objects whose keys have this part, and lets nobody read them.
     pub(crate) fn unreadable(inner: &Arc<dyn Blob>, part: &'static str) -> Arc<dyn Blob> {
         Arc::new(Self { inner: Arc::clone(inner), part, way: Way::Unreadable })
@@ -147,8 +156,10 @@ impl Blob for GatedBlob {
                     count.fetch_add(1, Ordering::SeqCst);
                     return Err(BlobError::Denied { doing: "following the story", source: "as the story says".into() });
                 }
+                Way::AwayUntil(gate) if !gate.is_open() => return Err(away()),
                 Way::Closed => return Err(away()),
-                Way::Denied(..) | Way::Irremovable | Way::Unreadable | Way::UnreadableUntil(..) | Way::Silent => {}
+                Way::Denied(..) | Way::AwayUntil(_) => {}
+                Way::Irremovable | Way::Unreadable | Way::UnreadableUntil(..) | Way::Silent => {}
             }
         }
         self.inner.put_file(key, file, moved).await

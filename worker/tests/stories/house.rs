@@ -258,6 +258,14 @@ impl House {
     }
 }
 
+/// The keys that a job's row names, in order: of its result and of the pictures of that.
+pub(crate) fn named(job: &Job) -> Vec<String> {
+    let pictures = job.previews.iter().map(|preview| preview.object.key.to_string());
+    let mut keys: Vec<String> = pictures.chain(job.result.iter().map(|result| result.key.to_string())).collect();
+    keys.sort();
+    keys
+}
+
 /// A worker at work.
 pub(crate) struct Running {
     shutdown: CancellationToken,

@@ -10,7 +10,7 @@ use clapboard_jobs::{AttemptEnd, Claimed, JobId, JobState, Micros, Phase, Policy
 use clapboard_worker::Options;
 
 use crate::blobs::GatedBlob;
-use crate::house::{House, Running, until_true};
+use crate::house::{House, Running, named, until_true};
 use crate::scripted::{Gate, Opener, Scripted};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -183,7 +183,7 @@ async fn a_finish_whose_answer_was_not_heard_is_found_to_have_succeeded() {
     let id = house.submit().await;
     let job = house.until_state(id, JobState::Completed).await;
     worker.stop().await.unwrap();
-    assert_eq!(house.objects().await, [job.result.unwrap().key.to_string()]);
+    assert_eq!(house.objects().await, named(&job));
     assert_eq!(faulty.finishes(), 2);
 }
 
@@ -214,7 +214,7 @@ async fn a_finished_video_is_held_until_the_lease_ends_even_when_no_beat_gets_th
     house.until(id, |job| job.progress.phase == Phase::Upload).await;
     faulty.refuse_beats();
     let job = house.until_state(id, JobState::Completed).await;
-    assert_eq!(house.objects().await, [job.result.unwrap().key.to_string()]);
+    assert_eq!(house.objects().await, named(&job));
     worker.stop().await.unwrap();
 }
 
@@ -225,7 +225,8 @@ async fn an_outage_shorter_than_the_lease_costs_nothing() {
     let faulty = house.break_store();
     let gate = Gate::default();
     let _open = Opener(gate.clone());
-    let worker = house.start(Scripted::close_to_the_end(&gate));
+    let options = Options { preview_timeout: Duration::from_secs(1), ..house.options() };
+    let worker = house.start_with(Scripted::close_to_the_end(&gate), options);
     let id = house.submit().await;
     house.until(id, |job| job.status() == Status::InProgress).await;
     faulty.go_away();

@@ -4,14 +4,15 @@ use std::io::{self, Write};
 use std::sync::{Mutex, OnceLock};
 
 use clapboard_engine::Phase as EnginePhase;
-use clapboard_jobs::{JobId, JobState, Status};
+use clapboard_jobs::fixtures::small_spec;
+use clapboard_jobs::{JobId, JobState, NewJob, Status};
 
 use crate::house::House;
 use crate::scripted::{Gate, Opener, Scripted};
 
 /// Everything that was logged in this process, whichever story logged it.
 #[derive(Clone, Copy)]
-struct Book;
+pub(crate) struct Book;
 
 static LINES: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
@@ -27,14 +28,14 @@ impl Write for Book {
 }
 
 impl Book {
-    fn open() -> Self {
+    pub(crate) fn open() -> Self {
         static OPENED: OnceLock<()> = OnceLock::new();
         OPENED.get_or_init(|| tracing_subscriber::fmt().with_ansi(false).with_writer(|| Book).init());
         Self
     }
 
     /// The lines that tell of a job's attempts.
-    fn of(self, id: JobId) -> Vec<String> {
+    pub(crate) fn of(self, id: JobId) -> Vec<String> {
         let lines = LINES.lock().unwrap().clone();
         let lines = String::from_utf8(lines).unwrap();
         lines.lines().filter(|line| line.contains(&id.to_string())).map(str::to_owned).collect()
@@ -87,4 +88,23 @@ async fn a_phase_is_told_of_when_it_ends() {
     house.until_state(id, JobState::Completed).await;
     worker.stop().await.unwrap();
     assert_eq!(EnginePhase::ALL.map(done), [1, 0, 1, 1, 1], "{:#?}", book.of(id));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_told_of_a_job_names_the_trace_that_its_client_has_named() {
+    let book = Book::open();
+    let house = House::new().await;
+    let worker = house.start(Scripted::honest());
+    let untraced = house.submit_quietly().await.id;
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse().unwrap();
+    let new = NewJob { trace: Some(trace), ..NewJob::new(house.tenant.clone(), "h3", &small_spec()) };
+    let traced = house.store.create(new).await.unwrap().id;
+    for id in [untraced, traced] {
+        house.until_state(id, JobState::Completed).await;
+    }
+    worker.stop().await.unwrap();
+    let told: Vec<String> = book.of(traced).into_iter().filter(|line| line.contains("attempt{")).collect();
+    let names = |line: &String| line.contains("job.trace=\"0af7651916cd43dd8448eb211c80319c\"");
+    assert!(!told.is_empty() && told.iter().all(names), "{told:#?}");
+    assert!(book.of(untraced).iter().all(|line| !line.contains("job.trace")), "{:#?}", book.of(untraced));
 }

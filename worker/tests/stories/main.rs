@@ -13,6 +13,7 @@ mod house;
 mod inputs;
 mod leases;
 mod logs;
+mod previews;
 mod real;
 mod resumes;
 mod scripted;

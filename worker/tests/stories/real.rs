@@ -14,7 +14,7 @@ use clapboard_media::decode::{Claim, Kind};
 use clapboard_media::{probe, reference};
 use clapboard_worker::{Generator, Options};
 
-use crate::house::House;
+use crate::house::{House, named};
 use crate::inputs::made;
 
 fn engine(folder: &Path) -> EngineHandle {
@@ -47,7 +47,8 @@ async fn a_prompt_becomes_an_mp4_and_a_cancelled_job_stops_within_a_block() {
     let short = spec(&engine, 3);
     let id = house.create(&short).await.id;
     let job = house.until(id, |job| job.state.is_final()).await;
-    assert_eq!((job.state, job.error), (JobState::Completed, None));
+    assert_eq!((job.state, &job.error), (JobState::Completed, &None));
+    let named = named(&job);
     let result = job.result.unwrap();
     let info = probe(&house.ffmpeg, &house.path("media/objects").join(result.key.as_str())).unwrap();
     let video = info.video.unwrap();
@@ -58,7 +59,7 @@ async fn a_prompt_becomes_an_mp4_and_a_cancelled_job_stops_within_a_block() {
     assert_eq!((audio.codec.as_str(), audio.sample_rate, audio.channels), ("aac", 32_000, 2));
     worker.stop().await.unwrap();
     assert_eq!(house.scratch(), Vec::<PathBuf>::new());
-    assert_eq!(house.objects().await, [result.key.to_string()]);
+    assert_eq!(house.objects().await, named);
 }
 
 /// The real engine, and a note of where each finished generation had begun.

@@ -11,7 +11,7 @@ use clapboard_jobs::{AttemptEnd, Checkpoint, JobId, JobState, Status};
 use clapboard_worker::{Options, StallLimits};
 
 use crate::blobs::GatedBlob;
-use crate::house::House;
+use crate::house::{House, named};
 use crate::scripted::{Opener, Scripted};
 
 const STATE: &[u8] = b"the latents after some steps";
@@ -177,7 +177,7 @@ async fn a_state_that_cannot_be_stored_does_no_harm() {
     let id = house.submit().await;
     let job = house.until_state(id, JobState::Completed).await;
     worker.stop().await.unwrap();
-    assert_eq!(house.objects().await, [job.result.unwrap().key.to_string()]);
+    assert_eq!(house.objects().await, named(&job));
     assert_eq!(house.scratch(), Vec::<PathBuf>::new());
 }
 

@@ -17,7 +17,7 @@ mod log;
 mod size;
 pub(crate) mod sniff;
 pub(crate) mod source;
-mod streams;
+pub(crate) mod streams;
 pub mod video;
 
 use std::time::Duration;
