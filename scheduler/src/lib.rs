@@ -6,10 +6,13 @@
 //! and records that were kept long enough; [`Garbage`] deletes objects that no row names any more; [`Orphans`] finds
 //! objects that no row ever knew. [`Scheduler`] runs them all, each when something falls due and at least every interval.
 //!
+//! Beside them runs the [`Courier`], which tells receivers of webhooks how jobs have ended.
+//!
 //! What is away is tried again after a growing rest, and replicas rest for times that differ.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
 mod boot;
+mod courier;
 mod deadlines;
 mod error;
 mod garbage;
@@ -24,6 +27,7 @@ mod scheduler;
 mod sweep;
 
 pub use boot::take_back_from_dead;
+pub use courier::Courier;
 pub use deadlines::Deadlines;
 pub use error::Error;
 pub use garbage::Garbage;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use clapboard_outbound::AllowedHost;
+
 /// Intervals and limits of the sweeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -26,6 +28,22 @@ pub struct Options {
     pub deletion_timeout: Duration,
     /// How many things a sweep does in one transaction or call.
     pub batch: u32,
+    /// How often webhooks that are due are looked for.
+    pub webhook_interval: Duration,
+    /// How long the receiver of a webhook may take to answer.
+    pub webhook_timeout: Duration,
+    /// How long the webhooks that are being sent get to end when the service stops: less than the five seconds that a
+    /// process gets to close, and so less than `webhook_timeout`. Those that take longer are cut off and, since that is no
+    /// fault of their receivers, sent again under the same id without counting.
+    pub webhook_drain: Duration,
+    /// How many webhooks are sent at once.
+    pub webhook_concurrency: u32,
+    /// How many of these one tenant may have: a part, so that tenants whose receivers hang leave room for others.
+    pub webhook_concurrency_per_tenant: u32,
+    /// How many of these one receiver may have.
+    pub webhook_concurrency_per_receiver: u32,
+    /// The hosts to which webhooks may go although they are not on the public internet, or without encryption.
+    pub allow_http_webhook_hosts: Vec<AllowedHost>,
 }
 
 impl Default for Options {
@@ -41,6 +59,13 @@ impl Default for Options {
             orphan_age: Duration::from_secs(24 * 3600),
             deletion_timeout: Duration::from_secs(30),
             batch: 100,
+            webhook_interval: Duration::from_secs(1),
+            webhook_timeout: Duration::from_secs(15),
+            webhook_drain: Duration::from_secs(4),
+            webhook_concurrency: 160,
+            webhook_concurrency_per_tenant: 40,
+            webhook_concurrency_per_receiver: 4,
+            allow_http_webhook_hosts: Vec::new(),
         }
     }
 }
@@ -57,6 +82,7 @@ impl Options {
             ("retention", self.retention_interval),
             ("garbage", self.garbage_interval),
             ("orphan", self.orphan_interval),
+            ("webhook", self.webhook_interval),
         ];
         for (sweep, interval) in intervals {
             if interval < Self::LEAST_INTERVAL {
@@ -66,7 +92,16 @@ impl Options {
         if self.deletion_timeout < Self::LEAST_DELETION_TIMEOUT {
             return Err(InvalidOptions::DeletionTimeoutTooShort { timeout: self.deletion_timeout });
         }
-        for (setting, value) in [("refill window", self.refill_window), ("batch", self.batch)] {
+        if self.webhook_timeout < Self::LEAST_WEBHOOK_TIMEOUT {
+            return Err(InvalidOptions::WebhookTimeoutTooShort { timeout: self.webhook_timeout });
+        }
+        for (setting, value) in [
+            ("refill window", self.refill_window),
+            ("batch", self.batch),
+            ("webhook concurrency", self.webhook_concurrency),
+            ("webhook concurrency per tenant", self.webhook_concurrency_per_tenant),
+            ("webhook concurrency per receiver", self.webhook_concurrency_per_receiver),
+        ] {
             if value == 0 {
                 return Err(InvalidOptions::Nothing { setting });
             }
@@ -79,6 +114,9 @@ impl Options {
 
     /// The shortest time that a deletion is given.
     pub const LEAST_DELETION_TIMEOUT: Duration = Duration::from_millis(100);
+
+    /// The shortest time that the receiver of a webhook is given.
+    pub const LEAST_WEBHOOK_TIMEOUT: Duration = Duration::from_millis(100);
 
     /// The longest interval of the reaper, whatever is asked for: no job waits much longer than this behind a lease that has
     /// ended, even while nobody can say when the next one ends.
@@ -99,6 +137,12 @@ pub enum InvalidOptions {
     /// No object would ever be deleted.
     #[error("the deletion time-out of {timeout:?} is shorter than the least of {:?}", Options::LEAST_DELETION_TIMEOUT)]
     DeletionTimeoutTooShort {
+        /// The time-out.
+        timeout: Duration,
+    },
+    /// No webhook would ever be delivered.
+    #[error("the webhook time-out of {timeout:?} is shorter than the least of {:?}", Options::LEAST_WEBHOOK_TIMEOUT)]
+    WebhookTimeoutTooShort {
         /// The time-out.
         timeout: Duration,
     },
@@ -123,6 +167,9 @@ mod tests {
         let hasty = Options { deletion_timeout: Duration::ZERO, ..Options::default() };
         let message = hasty.validated().unwrap_err().to_string();
         assert_eq!(message, "the deletion time-out of 0ns is shorter than the least of 100ms");
+        let curt = Options { webhook_timeout: Duration::ZERO, ..Options::default() };
+        let message = curt.validated().unwrap_err().to_string();
+        assert_eq!(message, "the webhook time-out of 0ns is shorter than the least of 100ms");
         let idle = Options { batch: 0, ..Options::default() };
         assert_eq!(idle.validated().unwrap_err().to_string(), "the batch must be at least 1");
     }

@@ -11,7 +11,7 @@ use crate::options::Options;
 use crate::sweep::{Sweep, Swept};
 
 /// Gives up results whose time has passed, deletes jobs that were kept as long as they should be, and forgets those that were
-/// deleted that long ago.
+/// deleted that long ago, and the webhooks that were delivered or given up then.
 ///
 /// It changes rows alone: what they named becomes garbage, whose objects [`Garbage`](crate::Garbage) deletes.
 pub struct Retention {
@@ -50,7 +50,9 @@ impl Sweep for Retention {
         for job in &purged {
             tracing::info!(job.id = %job, "the job was kept long enough and is deleted");
         }
-        let done = [expired.len(), purged.len(), self.store.forget_deleted(self.batch).await?];
-        Ok(Swept { done: done.iter().sum(), more: done.iter().any(|&jobs| jobs >= self.batch as usize) })
+        let forgotten = self.store.forget_deleted(self.batch).await?;
+        let told = self.store.forget_deliveries(self.batch).await?;
+        let done = [expired.len(), purged.len(), forgotten, told];
+        Ok(Swept { done: done.iter().sum(), more: done.iter().any(|&count| count >= self.batch as usize) })
     }
 }

@@ -8,6 +8,7 @@ use clapboard_jobs::{Blob, Causes, Dispatch, Store};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::courier::Courier;
 use crate::deadlines::Deadlines;
 use crate::error::Error;
 use crate::garbage::Garbage;
@@ -30,10 +31,12 @@ pub struct Parts {
     pub blob: Arc<dyn Blob>,
 }
 
-/// Runs every sweep on its own, each at once, then when something falls due and at least every interval.
+/// Runs every sweep on its own, each at once, then when something falls due and at least every interval, and the courier
+/// beside them.
 pub struct Scheduler {
     store: Arc<dyn Store>,
     sweeps: Vec<Arc<dyn Sweep>>,
+    courier: Courier,
 }
 
 impl Scheduler {
@@ -42,26 +45,33 @@ impl Scheduler {
     /// Errors: [`InvalidOptions`].
     pub fn new(parts: &Parts, options: Options) -> Result<Self, InvalidOptions> {
         let options = options.validated()?;
-        Ok(Self { store: Arc::clone(&parts.store), sweeps: register(parts, &options) })
+        let courier = Courier::new(Arc::clone(&parts.store), &options);
+        Ok(Self { store: Arc::clone(&parts.store), sweeps: register(parts, &options), courier })
     }
 
-    /// Sweeps until `shutdown`.
+    /// Sweeps and delivers until `shutdown`, and for at most [`Options::webhook_drain`] after it as long as the webhooks that
+    /// are being sent take to end. What takes longer is cut off, and sent again under the same id by whoever delivers next.
     pub async fn run(self, shutdown: CancellationToken) {
-        let mut running = JoinSet::new();
-        let mut sweeps = HashMap::new();
-        for sweep in self.sweeps {
-            let task =
-                running.spawn(keep(Arc::clone(&sweep), Arc::clone(&self.store), shutdown.clone(), Duration::ZERO));
-            sweeps.insert(task.id(), sweep);
-        }
-        while let Some(ended) = running.join_next().await {
-            let Err(error) = ended else { continue };
-            let Some(sweep) = sweeps.remove(&error.id()) else { continue };
-            tracing::error!(%error, sweep = sweep.name(), "a sweep has panicked, and goes on after its interval");
-            let pause = sweep.interval();
-            let task = running.spawn(keep(Arc::clone(&sweep), Arc::clone(&self.store), shutdown.clone(), pause));
-            sweeps.insert(task.id(), sweep);
-        }
+        let Self { store, sweeps, courier } = self;
+        tokio::join!(sweep(sweeps, store, shutdown.clone()), courier.run(shutdown));
+    }
+}
+
+/// Runs the sweeps until `shutdown`.
+async fn sweep(all: Vec<Arc<dyn Sweep>>, store: Arc<dyn Store>, shutdown: CancellationToken) {
+    let mut running = JoinSet::new();
+    let mut sweeps = HashMap::new();
+    for sweep in all {
+        let task = running.spawn(keep(Arc::clone(&sweep), Arc::clone(&store), shutdown.clone(), Duration::ZERO));
+        sweeps.insert(task.id(), sweep);
+    }
+    while let Some(ended) = running.join_next().await {
+        let Err(error) = ended else { continue };
+        let Some(sweep) = sweeps.remove(&error.id()) else { continue };
+        tracing::error!(%error, sweep = sweep.name(), "a sweep has panicked, and goes on after its interval");
+        let pause = sweep.interval();
+        let task = running.spawn(keep(Arc::clone(&sweep), Arc::clone(&store), shutdown.clone(), pause));
+        sweeps.insert(task.id(), sweep);
     }
 }
 
@@ -182,7 +192,9 @@ mod tests {
         let store = SqliteStore::open(&file, Policy::default(), Arc::new(SystemClock)).await.unwrap();
         let done = CancellationToken::new();
         let sweep = Stumbling { runs: AtomicU32::new(0), done: done.clone() };
-        let scheduler = Scheduler { store: Arc::new(store), sweeps: vec![Arc::new(sweep)] };
+        let store: Arc<dyn Store> = Arc::new(store);
+        let courier = Courier::new(Arc::clone(&store), &Options::default());
+        let scheduler = Scheduler { store, sweeps: vec![Arc::new(sweep)], courier };
         scheduler.run(done.clone()).await;
         assert!(done.is_cancelled());
     }

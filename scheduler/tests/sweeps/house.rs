@@ -90,7 +90,7 @@ impl House {
     pub(crate) async fn complete_one(&self) -> ResultObject {
         let lease = self.claim().await.lease;
         let object = self.put(&lease).await;
-        let done = Outcome::Completed { object: object.clone(), report: RunReport::default() };
+        let done = Outcome::Completed { object: object.clone(), previews: Vec::new(), report: RunReport::default() };
         self.store.finish(&lease, done).await.unwrap();
         object
     }

@@ -1,8 +1,11 @@
 //! What the sweeps do to a real store, dispatcher and media store.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod courier;
+mod courier_faults;
 mod house;
 mod media;
+mod receivers;
 
 use std::sync::Arc;
 use std::time::Duration;

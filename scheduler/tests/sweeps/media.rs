@@ -16,7 +16,7 @@ async fn the_objects_of_deleted_jobs_and_failed_attempts_are_deleted_and_results
     house.submit().await;
     let kept = house.claim().await.lease;
     let object = house.put(&kept).await;
-    let done = Outcome::Completed { object: object.clone(), report: RunReport::default() };
+    let done = Outcome::Completed { object: object.clone(), previews: Vec::new(), report: RunReport::default() };
     house.store.finish(&kept, done).await.unwrap();
     house.submit().await;
     let cancelled = house.claim().await.lease;
@@ -213,7 +213,7 @@ async fn what_a_zombie_put_after_everything_was_over_is_found_once_it_is_old() {
     house.submit().await;
     let kept = house.claim().await.lease;
     let object = house.put(&kept).await;
-    let done = Outcome::Completed { object: object.clone(), report: RunReport::default() };
+    let done = Outcome::Completed { object: object.clone(), previews: Vec::new(), report: RunReport::default() };
     house.store.finish(&kept, done).await.unwrap();
     for _ in 0..2 {
         house.submit().await;
