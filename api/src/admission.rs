@@ -1,22 +1,41 @@
 //! From an HTTP request to a committed job.
 
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use clapboard_jobs::{BlobKey, Causes, Hint, Job, JobId, NewJob, StoreError};
+use axum::http::{HeaderMap, HeaderValue};
+use clapboard_jobs::{BlobKey, Causes, Hint, Job, JobHook, JobId, NewJob, StoreError, Tenant, TraceParent};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::app::{AppState, Shared};
-use crate::auth::Caller;
+use crate::auth::Access;
+use crate::body::Decoded;
 use crate::client::{self, Client};
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
+use crate::fields::{Hook, Terms};
 use crate::media::{Gathered, Rooms, Wants, gather, store};
-use crate::{body, fields, health};
+use crate::options::Options;
+use crate::submission::Mark;
+use crate::{body, fields, health, models, webhooks};
 
 /// How many ignored fields a reply names.
 const MAX_IGNORED: usize = 20;
 /// How much of an ignored field's name a reply shows, in characters.
 const MAX_IGNORED_CHARS: usize = 64;
+
+/// A request whose body has been read.
+pub(crate) struct Received {
+    /// Its head.
+    pub(crate) headers: HeaderMap,
+    /// Whose it is.
+    pub(crate) tenant: Tenant,
+    /// What it holds.
+    pub(crate) decoded: Decoded,
+    /// The room that its files and texts take.
+    pub(crate) rooms: Rooms,
+    /// By what it is known again.
+    pub(crate) mark: Option<Mark>,
+}
 
 /// A request that has passed every rule and is not stored yet.
 pub(crate) struct Admitted {
@@ -24,19 +43,56 @@ pub(crate) struct Admitted {
     pub(crate) job: NewJob,
     /// Its media, which are not stored yet either.
     pub(crate) media: Option<Gathered>,
+    /// By what its request is known again.
+    pub(crate) mark: Option<Mark>,
     /// What `x-ignored-fields` says; none when nothing was ignored.
     pub(crate) ignored: Option<HeaderValue>,
 }
 
-/// Reads a request, fetches what it refers to, and checks it against every rule that is known now.
+/// What a request comes to that breaks no rule.
+pub(crate) enum Admission {
+    /// A job to make.
+    New(Box<Admitted>),
+    /// The job that it has made before, and what `x-ignored-fields` says.
+    Known(Box<Job>, Option<HeaderValue>),
+}
+
+/// The job of a request.
+pub(crate) struct Made {
+    /// The job.
+    pub(crate) job: Job,
+    /// The same request had made it before.
+    pub(crate) replayed: bool,
+}
+
+/// Who waits for what a request makes.
+pub(crate) struct Waiting {
+    /// The client that is watched while its media are brought together: nobody waits for what one has asked for that has gone.
+    pub(crate) client: Option<Client>,
+    /// The job stays when its client goes, so that a second try of the same request finds it.
+    pub(crate) stays: bool,
+}
+
+impl Waiting {
+    /// Nobody: the client hears that there is a job, and comes back for it.
+    pub(crate) const fn nobody() -> Self {
+        Self { client: None, stays: true }
+    }
+}
+
+/// Reads the body of a request that is to make a job.
 ///
-/// While its media are fetched and looked into, `watched` is: nobody waits for what a client that has gone has asked for.
-///
-/// Errors: an [`ApiError`] that names the parameter and the rule.
-pub(crate) async fn admit(shared: &Shared, request: Request, watched: Option<Client>) -> Result<Admitted, ApiError> {
+/// Errors: those of [`body::decode`], `no_capacity` where no jobs are taken now, and `invalid_value` for an `Idempotency-Key`.
+pub(crate) async fn receive(
+    shared: &Shared,
+    request: Request,
+    operation: &str,
+    stays: bool,
+) -> Result<Received, ApiError> {
+    let arrived = Instant::now();
     let Shared { app: state, intake, .. } = shared;
     let headers = request.headers().clone();
-    let Caller(tenant) = Caller::of(request.extensions())?;
+    let Access { key, tenant, .. } = Access::of(request.extensions())?.clone();
     // The body is read first: a client that is answered in the middle of sending may miss the answer.
     let mut rooms = Rooms::new(shared, tenant.clone());
     let decoded = body::decode(request, &state.options, intake, &mut rooms).await?;
@@ -44,17 +100,31 @@ pub(crate) async fn admit(shared: &Shared, request: Request, watched: Option<Cli
     if !service.accepts_jobs() {
         return Err(health::not_ready(service));
     }
-    check_headers(&headers)?;
+    let mark = Mark::of(&headers, key, operation, &decoded, arrived)?.filter(|_| stays);
+    Ok(Received { headers, tenant, decoded, rooms, mark })
+}
+
+/// Reads a request, fetches what it refers to, and checks it against every rule that is known now.
+///
+/// Errors: an [`ApiError`] that names the parameter and the rule.
+pub(crate) async fn admit(shared: &Shared, request: Request, waiting: Waiting) -> Result<Admission, ApiError> {
+    let state = &shared.app;
+    let Waiting { client, stays } = waiting;
+    let Received { headers, tenant, decoded, rooms, mark } = receive(shared, request, "create", stays).await?;
     let mut request = fields::read(decoded)?;
     let ignored = ignored(&headers, &request.unknown)?;
     let model = served_model(state, request.model)?;
+    let hook = hook(request.terms.hook.take(), &state.options)?;
+    if let Some(job) = known(state, &tenant, mark.as_ref()).await? {
+        return Ok(Admission::Known(Box::new(job), ignored));
+    }
     let id = JobId::new();
     let mut media = None;
     if !request.references.is_empty() {
         let wants = Wants { video: &request.video, profile: &state.profile, tools: &state.tools, job: id };
         let mut gathered = tokio::select! {
             gathered = gather(wants, request.references, rooms) => gathered?,
-            () = client::gone(watched) => return Err(client::unwanted()),
+            () = client::gone(client) => return Err(client::unwanted()),
         };
         request.video.media = std::mem::take(&mut gathered.media);
         media = Some(gathered);
@@ -63,24 +133,91 @@ pub(crate) async fn admit(shared: &Shared, request: Request, watched: Option<Cli
         Some(gathered) => gathered.blamed(invalid),
         None => invalid.into(),
     })?;
-    let (priority, start_within) = (request.priority, request.start_within);
+    health::check_live(state, spec.partition).await?;
+    let job = NewJob { id, hook, ..NewJob::new(tenant, model, &spec) };
+    let job = under(request.terms, &headers, job, media.as_ref());
+    Ok(Admission::New(Box::new(Admitted { job, media, mark, ignored })))
+}
+
+/// Returns the job that a request has made before, if it has.
+///
+/// Errors: `idempotency_key_reused` when another request bore its name, or its job is deleted.
+pub(crate) async fn known(state: &AppState, tenant: &Tenant, mark: Option<&Mark>) -> Result<Option<Job>, ApiError> {
+    let Some(mark) = mark else {
+        return Ok(None);
+    };
+    match state.store.submitted(tenant, &mark.submission()).await? {
+        Some(id) => made_before(state, tenant, id).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+async fn made_before(state: &AppState, tenant: &Tenant, id: JobId) -> Result<Job, ApiError> {
+    let job = state.store.get(tenant, id).await?;
+    job.ok_or_else(|| ApiError::key_reused(format!("this request has made {id}, which is deleted"), id))
+}
+
+/// Checks where a client wants to hear of its job.
+///
+/// Errors: `invalid_webhook_url` and `webhook_url_forbidden`, naming the field.
+pub(crate) fn hook(hook: Option<Hook>, options: &Options) -> Result<Option<JobHook>, ApiError> {
+    let Some(Hook { path, url, notices }) = hook else {
+        return Ok(None);
+    };
+    let url = webhooks::url::check(&url, options).map_err(|refused| refused.with_param(path))?;
+    Ok(Some(JobHook { url: url.into(), notices }))
+}
+
+/// Puts a job under the terms of its request, with the media that are to be its inputs.
+pub(crate) fn under(terms: Terms, headers: &HeaderMap, job: NewJob, media: Option<&Gathered>) -> NewJob {
+    let Terms { priority, start_within, result_life, metadata, told, hook: _ } = terms;
     let inputs: Vec<BlobKey> = media.iter().flat_map(|media| media.files.iter().map(|(key, _)| key.clone())).collect();
-    let job = NewJob { id, inputs, priority, start_within, ..NewJob::new(tenant, model, &spec) };
-    Ok(Admitted { job, media, ignored })
+    NewJob { inputs, priority, start_within, result_life, metadata, told, trace: trace(headers), ..job }
+}
+
+/// Returns the trace that a request belongs to. One that cannot be read is as none, as the standard has it.
+fn trace(headers: &HeaderMap) -> Option<TraceParent> {
+    let mut given = headers.get_all("traceparent").iter();
+    match (given.next(), given.next()) {
+        (Some(trace), None) => trace.to_str().ok()?.trim().parse().ok(),
+        _ => None,
+    }
+}
+
+/// Makes the job of a request, unless it has made one before.
+pub(crate) async fn make(state: &AppState, admission: Admission) -> Result<(Made, Option<HeaderValue>), ApiError> {
+    match admission {
+        Admission::New(admitted) => {
+            let ignored = admitted.ignored.clone();
+            Ok((commit(state, *admitted).await?, ignored))
+        }
+        Admission::Known(job, ignored) => Ok((Made { job: *job, replayed: true }, ignored)),
+    }
 }
 
 /// Stores the job, its media first, and hints at it. Once this has returned, the job exists whatever happens; where it
 /// fails, or is dropped before, nothing of the media stays that no job has.
-pub(crate) async fn commit(state: &AppState, new: NewJob, media: Option<Gathered>) -> Result<Job, ApiError> {
+///
+/// Another try of the same request may have made its job meanwhile, which then is the answer.
+async fn commit(state: &AppState, admitted: Admitted) -> Result<Made, ApiError> {
+    let Admitted { job: new, media, mark, .. } = admitted;
     let stored = match media {
         Some(media) => Some(store(state, new.id, media).await?),
         None => None,
     };
+    // As late as can be: what counts is how long ago the request came when its job is made.
+    let new = NewJob { submission: mark.map(|mark| mark.submission()), ..new };
     let again = new.clone();
-    let job = match state.store.create(new).await {
+    let made = match state.store.create(new).await {
         Err(unheard @ StoreError::Unavailable { .. }) => create_again(state, again, unheard).await?,
-        created => created?,
+        Err(StoreError::Resubmitted { job }) => replayed(state, &again.tenant, job).await?,
+        created => Made { job: created?, replayed: false },
     };
+    if made.replayed {
+        // What was stored is given up: the job that there is has its own.
+        return Ok(made);
+    }
+    let job = &made.job;
     if let Some(stored) = stored {
         stored.keep();
     }
@@ -88,30 +225,38 @@ pub(crate) async fn commit(state: &AppState, new: NewJob, media: Option<Gathered
     // A hint may be lost, which the dispatcher has told: the sweep finds the job in the store.
     let hinted = state.dispatch.push(&[hint]).await.is_ok();
     tracing::info!(job.id = %job.id, job.tenant = %job.tenant, cost_tflop = job.cost_tflop, hinted, "accepted a job");
-    Ok(job)
+    Ok(made)
 }
 
 /// Makes a job of which it was not heard whether it was made: a client that is told of a failure would ask for another.
 ///
 /// Under the same id, so that it is made once however the first try ends: looking whether it is there would miss one that
 /// is still under way.
-async fn create_again(state: &AppState, new: NewJob, unheard: StoreError) -> Result<Job, ApiError> {
-    let (tenant, id) = (new.tenant.clone(), new.id);
+async fn create_again(state: &AppState, new: NewJob, unheard: StoreError) -> Result<Made, ApiError> {
+    let (tenant, id, is_known_again) = (new.tenant.clone(), new.id, new.submission.is_some());
     let made = match state.store.create(new).await {
         Err(StoreError::Duplicate { .. }) => {
             tracing::warn!(job.id = %id, error = %Causes(&unheard), "a job was made and its answer lost");
             state.store.get(&tenant, id).await.map(|found| found.ok_or(unheard))
         }
+        Err(StoreError::Resubmitted { job }) => return replayed(state, &tenant, job).await,
         made => made.map(Ok),
     };
     match made {
-        Ok(Ok(job)) => Ok(job),
+        Ok(Ok(job)) => Ok(Made { job, replayed: false }),
         // It was made, and deleted since.
         Ok(Err(unheard)) => Err(unheard.into()),
-        Err(full @ StoreError::QueueFull { .. }) => Err(full.into()),
-        // It may be there: the client has to ask for it, and not for another one.
+        Err(plain @ (StoreError::QueueFull { .. } | StoreError::KeyReused { .. })) => Err(plain.into()),
+        // It may be there: another try of the request would find it.
+        Err(error) if is_known_again => Err(ApiError::from(error).with_video(id)),
+        // Or not find it: the client has to ask for it, and not for another one.
         Err(error) => Err(ApiError { should_retry: Some(false), ..ApiError::from(error) }.with_video(id)),
     }
+}
+
+/// Answers with the job that another try of the same request has made.
+async fn replayed(state: &AppState, tenant: &Tenant, id: JobId) -> Result<Made, ApiError> {
+    Ok(Made { job: made_before(state, tenant, id).await?, replayed: true })
 }
 
 /// Tells whether a header that switches something on is set.
@@ -119,23 +264,11 @@ pub(crate) fn asks(headers: &HeaderMap, name: &str) -> bool {
     headers.get(name).is_some_and(|value| value == "1" || value == "true")
 }
 
-/// Refuses headers that promise what is not built.
-fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
-    const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-    if headers.contains_key(IDEMPOTENCY_KEY) {
-        return Err(ApiError::unsupported_parameter(
-            "Idempotency-Key",
-            "Idempotency-Key is not supported yet: a repeated request makes another video",
-        ));
-    }
-    Ok(())
-}
-
 fn served_model(state: &AppState, asked: Option<String>) -> Result<String, ApiError> {
     let served = &state.profile.name;
     match asked {
         None => Ok(served.clone()),
-        Some(model) if model == *served || state.options.model_aliases.contains(&model) => Ok(model),
+        Some(model) if models::is_served(state, &model) => Ok(model),
         Some(model) => Err(ApiError::new(
             ErrorCode::ModelNotFound,
             format!("the model {:?} is not served here, which serves {served:?}", shown(&model)),
@@ -145,7 +278,7 @@ fn served_model(state: &AppState, asked: Option<String>) -> Result<String, ApiEr
 }
 
 /// Returns the seed of a request that names none.
-fn seed(state: &AppState) -> u64 {
+pub(crate) fn seed(state: &AppState) -> u64 {
     let random = || {
         let (high, _) = Uuid::new_v4().as_u64_pair();
         high >> 32 // the first 32 bits of a random UUID are all random

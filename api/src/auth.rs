@@ -2,19 +2,20 @@
 
 mod keys;
 
+use std::collections::BTreeSet;
+
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{Extensions, HeaderMap, header};
+use axum::http::{Extensions, HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use clapboard_jobs::Tenant;
+use clapboard_jobs::{ApiKeyId, Grant, Rate, Scope, StoreError, Tenant};
 
-use crate::body;
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
-use crate::options::Options;
 
 pub(crate) use keys::Keys;
+use keys::Pass;
 
 /// How clients say who they are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,42 +32,111 @@ pub enum Auth {
 pub(crate) struct Gate {
     /// The keys there are; none where everybody may come in.
     pub(crate) keys: Option<Keys>,
-    /// How a body that is refused unread is thrown away.
-    pub(crate) options: std::sync::Arc<Options>,
 }
 
-/// Lets a request under `/v1` through with its [`Tenant`], and any other as it is.
+/// Who asks, and what they may.
+#[derive(Debug, Clone)]
+pub(crate) struct Access {
+    /// The API key; none where there are none.
+    pub(crate) key: Option<ApiKeyId>,
+    /// Whose it is.
+    pub(crate) tenant: Tenant,
+    /// What it is good for.
+    scopes: BTreeSet<Scope>,
+    /// How often it may ask for a video; none for as often as the service lets everybody.
+    pub(crate) rate: Option<Rate>,
+    /// By what it is asked whether the key is still good; none where there are none.
+    pass: Option<Pass>,
+}
+
+impl Access {
+    /// What everybody has where there are no keys.
+    fn open() -> Self {
+        Self { key: None, tenant: Tenant::default(), scopes: Scope::ALL.into(), rate: None, pass: None }
+    }
+
+    fn by(grant: &Grant, pass: Pass) -> Self {
+        let Grant { key, tenant, scopes, rate } = grant.clone();
+        Self { key: Some(key), tenant, scopes, rate, pass: Some(pass) }
+    }
+
+    /// Tells whether who was let in would still be, for answers that go on for long.
+    ///
+    /// Errors: [`StoreError`] when that cannot be known now.
+    pub(crate) async fn is_still_good(&self) -> Result<bool, StoreError> {
+        match &self.pass {
+            Some(pass) => Ok(pass.grant().await?.is_some()),
+            None => Ok(true),
+        }
+    }
+
+    /// Returns what the gate has found out about a request, by its extensions.
+    ///
+    /// Errors: `internal_error` on a route that the gate does not guard.
+    pub(crate) fn of(extensions: &Extensions) -> Result<&Self, ApiError> {
+        extensions.get().ok_or_else(|| {
+            tracing::error!("a route of tenants is not behind the gate");
+            ApiError::internal()
+        })
+    }
+
+    /// Errors: `insufficient_scope` when the key is not good for a request.
+    fn check(&self, method: &Method, path: &str) -> Result<(), ApiError> {
+        match needed(method, path) {
+            Some(scope) if !self.scopes.contains(&scope) => {
+                let message = format!("the API key is not good for this: it lacks the scope {scope}");
+                Err(ApiError::new(ErrorCode::InsufficientScope, message))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Lets a request under `/v1` through with its [`Access`], and any other as it is.
 ///
 /// It stands before the routes, so that a client without a key learns nothing about which of them there are.
 pub(crate) async fn gate(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
     if !is_guarded(request.uri().path()) {
         return next.run(request).await;
     }
-    let tenant = match &gate.keys {
-        None => Ok(Tenant::default()),
-        Some(keys) => tenant(keys, request.headers()).await,
-    };
-    match tenant {
-        Ok(tenant) => {
-            request.extensions_mut().insert(tenant);
+    match access(&gate, request.headers(), request.method(), request.uri().path()).await {
+        Ok(access) => {
+            request.extensions_mut().insert(access);
             next.run(request).await
         }
-        Err(refused) => {
-            body::throw_away(request, &gate.options);
-            refused.into_response()
+        Err(refused) => refused.into_response(),
+    }
+}
+
+async fn access(gate: &Gate, headers: &HeaderMap, method: &Method, path: &str) -> Result<Access, ApiError> {
+    let access = match &gate.keys {
+        None => Access::open(),
+        Some(keys) => {
+            let pass = keys.pass(bearer(headers)?);
+            let unknown = || ApiError::new(ErrorCode::InvalidApiKey, "the API key is not known here");
+            let grant = pass.grant().await?.ok_or_else(unknown)?;
+            Access::by(&grant, pass)
         }
+    };
+    access.check(method, path)?;
+    Ok(access)
+}
+
+/// Returns what a key must be good for; none where any key will do.
+fn needed(method: &Method, path: &str) -> Option<Scope> {
+    let below = |room: &str| path.strip_prefix(room).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    if path.starts_with("/v1/webhook") {
+        Some(Scope::Webhooks)
+    } else if below("/v1/videos") {
+        Some(if matches!(*method, Method::GET | Method::HEAD) { Scope::Read } else { Scope::Write })
+    } else {
+        None
     }
 }
 
 /// Tells whether a path is one that needs a key. Routes match paths as they are written, so no other spelling reaches one.
 fn is_guarded(path: &str) -> bool {
     path == "/v1" || path.starts_with("/v1/")
-}
-
-async fn tenant(keys: &Keys, headers: &HeaderMap) -> Result<Tenant, ApiError> {
-    let key = bearer(headers)?;
-    let unknown = || ApiError::new(ErrorCode::InvalidApiKey, "the API key is not known here");
-    keys.tenant(key).await?.ok_or_else(unknown)
 }
 
 /// Returns the key that a request brings.
@@ -97,13 +167,7 @@ impl Caller {
     ///
     /// Errors: `internal_error` on a route that the gate does not guard.
     pub(crate) fn of(extensions: &Extensions) -> Result<Self, ApiError> {
-        match extensions.get::<Tenant>() {
-            Some(tenant) => Ok(Self(tenant.clone())),
-            None => {
-                tracing::error!("a route of tenants is not behind the gate");
-                Err(ApiError::internal())
-            }
-        }
+        Access::of(extensions).map(|access| Self(access.tenant.clone()))
     }
 }
 
@@ -148,6 +212,27 @@ mod tests {
         }
         assert_eq!(key(&[]), Err("an API key is needed: Authorization: Bearer KEY".to_owned()));
         assert_eq!(key(&["Bearer a", "Bearer a"]), Err("Authorization must be given once".to_owned()));
+    }
+
+    #[test]
+    fn each_route_needs_its_scope() {
+        use Scope::{Read, Webhooks, Write};
+        for (method, path, scope) in [
+            (Method::GET, "/v1/videos", Some(Read)),
+            (Method::GET, "/v1/videos/x/events", Some(Read)),
+            (Method::HEAD, "/v1/videos/x/content", Some(Read)),
+            (Method::POST, "/v1/videos", Some(Write)),
+            (Method::POST, "/v1/videos/x/cancel", Some(Write)),
+            (Method::DELETE, "/v1/videos/x", Some(Write)),
+            (Method::PUT, "/v1/videos", Some(Write)),
+            (Method::GET, "/v1/webhook_endpoints", Some(Webhooks)),
+            (Method::POST, "/v1/webhook_deliveries/x/replay", Some(Webhooks)),
+            (Method::GET, "/v1/webhook_secret", Some(Webhooks)),
+            (Method::GET, "/v1/models", None),
+            (Method::GET, "/v1/videos_of_others", None),
+        ] {
+            assert_eq!(needed(&method, path), scope, "{method} {path}");
+        }
     }
 
     #[test]

@@ -1,32 +1,36 @@
 //! What happens to every request and reply, whatever route they belong to.
 
 use std::any::Any;
+use std::sync::Arc;
 use std::time::Instant;
 
-use axum::extract::{MatchedPath, Request};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tracing::Instrument;
 use uuid::Uuid;
 
+use crate::body;
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
+use crate::options::Options;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest request id of a client that is taken over.
 const MAX_REQUEST_ID: usize = 128;
 
-/// Gives the reply its request id, logs it under that, and puts axum's own 405 into the shape of all errors.
+/// Gives the reply its request id, logs it under that, puts axum's own 405 into the shape of all errors, and lets the rest of a
+/// body be drained that whoever answers has not read.
 ///
 /// All that the handler logs stands under the same id. The log gets the route's pattern and never the URL.
-pub(crate) async fn edge(request: Request, next: Next) -> Response {
+pub(crate) async fn edge(State(options): State<Arc<Options>>, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned()).unwrap_or_default();
     let id = request_id(request.headers(), &route);
     let span = tracing::info_span!("request", request.id = id.to_str().unwrap_or_default());
-    let response = next.run(request).instrument(span.clone()).await;
+    let response = next.run(body::drained(request, &options)).instrument(span.clone()).await;
     let mut response = shaped(response, &method);
     let status = response.status();
     let duration_ms = began.elapsed().as_millis() as u64;

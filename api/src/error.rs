@@ -83,6 +83,11 @@ impl ApiError {
         Self::new(ErrorCode::NotFound, "Video not found").with_param("video_id")
     }
 
+    /// Makes the answer to a request whose idempotency key has made a video that cannot be the answer.
+    pub(crate) fn key_reused(message: String, video: JobId) -> Self {
+        Self::new(ErrorCode::IdempotencyKeyReused, message).with_param("Idempotency-Key").with_video(video)
+    }
+
     /// Makes the answer about something that is away or taken, and may be back soon.
     pub(crate) fn away(message: &str) -> Self {
         Self { retry_after_s: Some(RETRY_AFTER_S), ..Self::new(ErrorCode::NoCapacity, message) }
@@ -113,9 +118,24 @@ impl From<StoreError> for ApiError {
                 Self::new(ErrorCode::InvalidCursor, format!("there is no video {after} to list after"))
                     .with_param("after")
             }
+            StoreError::UnknownDelivery { after } => {
+                Self::new(ErrorCode::InvalidCursor, format!("there is no delivery {after} to list after"))
+                    .with_param("after")
+            }
             StoreError::QueueFull { limit, .. } => {
                 let message = format!("as many videos are waiting as may: {limit}");
                 Self { retry_after_s: Some(QUEUE_RETRY_AFTER_S), ..Self::new(ErrorCode::QueueFull, message) }
+            }
+            StoreError::TooManyEndpoints { limit } => {
+                Self::new(ErrorCode::InvalidValue, format!("there may be at most {limit} webhook endpoints"))
+            }
+            StoreError::TestPending { endpoint } => {
+                let message = format!("a test of {endpoint} is pending");
+                Self { retry_after_s: Some(RETRY_AFTER_S), ..Self::new(ErrorCode::ConcurrencyLimit, message) }
+            }
+            StoreError::KeyReused { job } => {
+                let message = format!("another request with this Idempotency-Key has made {job}");
+                Self::key_reused(message, job)
             }
             StoreError::InputsGone { .. } => {
                 tracing::warn!(error = %Causes(&error), "the media of a request were collected before its job was made");
@@ -166,7 +186,8 @@ pub struct ErrorBody {
 pub struct ErrorObject {
     /// What happened, for people.
     pub message: String,
-    /// What kind of fault it is: `invalid_request_error`, `authentication_error`, `rate_limit_error` or `server_error`.
+    /// What kind of fault it is: `invalid_request_error`, `authentication_error`, `permission_error`,
+    /// `rate_limit_error` or `server_error`.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// The field, query parameter or header to blame.

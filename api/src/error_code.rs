@@ -53,11 +53,13 @@ pub enum ErrorCode {
     UnsupportedReference,
     /// The request brings no API key, or one that is not known.
     InvalidApiKey,
+    /// The API key is not good for the request.
+    InsufficientScope,
     /// The model is not served here.
     ModelNotFound,
-    /// The list should go on after a video that never was.
+    /// The list should go on after what never was there.
     InvalidCursor,
-    /// There is no such video, or no such route.
+    /// There is no such video, model, picture, webhook endpoint or delivery, or no such route.
     NotFound,
     /// The video is not finished.
     VideoNotReady,
@@ -75,8 +77,22 @@ pub enum ErrorCode {
     VideoFailed,
     /// The video's file was kept as long as files are.
     VideoExpired,
+    /// Another request has used the idempotency key.
+    IdempotencyKeyReused,
     /// The tenant has as many videos waiting as it may.
     QueueFull,
+    /// The API key has asked for videos as often as it may.
+    RateLimitExceeded,
+    /// A webhook's URL is none, or not of the right kind.
+    InvalidWebhookUrl,
+    /// A webhook's URL leads where no request may.
+    WebhookUrlForbidden,
+    /// The test of a webhook endpoint got no answer.
+    WebhookTestFailed,
+    /// A delivery cannot be replayed to an endpoint to which nothing is sent.
+    WebhookEndpointDisabled,
+    /// The tenant has as many requests of a kind open as it may.
+    ConcurrencyLimit,
     /// A fault of the service itself.
     InternalError,
     /// The route is documented but not built.
@@ -89,7 +105,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// Every code.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 45] = [
         Self::MissingRequiredParameter,
         Self::StringAboveMaxLength,
         Self::InvalidJson,
@@ -111,6 +127,7 @@ impl ErrorCode {
         Self::ConflictingReferences,
         Self::UnsupportedReference,
         Self::InvalidApiKey,
+        Self::InsufficientScope,
         Self::ModelNotFound,
         Self::InvalidCursor,
         Self::NotFound,
@@ -122,7 +139,14 @@ impl ErrorCode {
         Self::RangeNotSatisfiable,
         Self::VideoFailed,
         Self::VideoExpired,
+        Self::IdempotencyKeyReused,
         Self::QueueFull,
+        Self::RateLimitExceeded,
+        Self::InvalidWebhookUrl,
+        Self::WebhookUrlForbidden,
+        Self::WebhookTestFailed,
+        Self::WebhookEndpointDisabled,
+        Self::ConcurrencyLimit,
         Self::InternalError,
         Self::Unsupported,
         Self::NoCapacity,
@@ -153,6 +177,7 @@ impl ErrorCode {
             Self::ConflictingReferences => "conflicting_references",
             Self::UnsupportedReference => "unsupported_reference",
             Self::InvalidApiKey => "invalid_api_key",
+            Self::InsufficientScope => "insufficient_scope",
             Self::ModelNotFound => "model_not_found",
             Self::InvalidCursor => "invalid_cursor",
             Self::NotFound => "not_found",
@@ -164,7 +189,14 @@ impl ErrorCode {
             Self::RangeNotSatisfiable => "range_not_satisfiable",
             Self::VideoFailed => "video_failed",
             Self::VideoExpired => "video_expired",
+            Self::IdempotencyKeyReused => "idempotency_key_reused",
             Self::QueueFull => "queue_full",
+            Self::RateLimitExceeded => "rate_limit_exceeded",
+            Self::InvalidWebhookUrl => "invalid_webhook_url",
+            Self::WebhookUrlForbidden => "webhook_url_forbidden",
+            Self::WebhookTestFailed => "webhook_test_failed",
+            Self::WebhookEndpointDisabled => "webhook_endpoint_disabled",
+            Self::ConcurrencyLimit => "concurrency_limit",
             Self::InternalError => "internal_error",
             Self::Unsupported => "unsupported",
             Self::NoCapacity => "no_capacity",
@@ -196,8 +228,12 @@ impl ErrorCode {
             | Self::ConflictingReferences
             | Self::UnsupportedReference
             | Self::ModelNotFound
+            | Self::InvalidWebhookUrl
+            | Self::WebhookUrlForbidden
+            | Self::WebhookTestFailed
             | Self::InvalidCursor => StatusCode::BAD_REQUEST,
             Self::InvalidApiKey => StatusCode::UNAUTHORIZED,
+            Self::InsufficientScope => StatusCode::FORBIDDEN,
             Self::NotFound | Self::VideoNotReady => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
@@ -206,7 +242,8 @@ impl ErrorCode {
             Self::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
             Self::VideoFailed => StatusCode::UNPROCESSABLE_ENTITY,
             Self::VideoExpired => StatusCode::GONE,
-            Self::QueueFull => StatusCode::TOO_MANY_REQUESTS,
+            Self::IdempotencyKeyReused | Self::WebhookEndpointDisabled => StatusCode::CONFLICT,
+            Self::QueueFull | Self::RateLimitExceeded | Self::ConcurrencyLimit => StatusCode::TOO_MANY_REQUESTS,
             Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Unsupported => StatusCode::NOT_IMPLEMENTED,
             Self::NoCapacity => StatusCode::SERVICE_UNAVAILABLE,
@@ -218,7 +255,8 @@ impl ErrorCode {
     pub fn error_type(self) -> &'static str {
         match self {
             Self::InvalidApiKey => "authentication_error",
-            Self::QueueFull => "rate_limit_error",
+            Self::InsufficientScope => "permission_error",
+            Self::QueueFull | Self::RateLimitExceeded | Self::ConcurrencyLimit => "rate_limit_error",
             _ if self.status().is_server_error() => "server_error",
             _ => "invalid_request_error",
         }
@@ -227,10 +265,14 @@ impl ErrorCode {
     /// Returns what the reply's `x-should-retry` says, where the client must not follow its own rule for the status.
     ///
     /// OpenAI's clients send a request again after 408, 409, 429 and every 5xx: that would be in vain for a route that
-    /// is not built, and would start a second render after a timeout.
+    /// is not built, a key that is taken and an endpoint that is disabled, and would start a second render after a timeout.
     pub const fn should_retry(self) -> Option<bool> {
         match self {
-            Self::Unsupported | Self::SyncTimeout | Self::RequestTimeout => Some(false),
+            Self::Unsupported
+            | Self::SyncTimeout
+            | Self::RequestTimeout
+            | Self::IdempotencyKeyReused
+            | Self::WebhookEndpointDisabled => Some(false),
             _ => None,
         }
     }
@@ -288,6 +330,18 @@ mod tests {
             let page = std::fs::read_to_string(folder.join(format!("{code}.md"))).unwrap();
             let heading = format!("# {code} ({})\n", code.status().as_u16());
             assert!(page.starts_with(&heading), "{code}.md does not begin with {heading:?}");
+        }
+    }
+
+    #[test]
+    fn every_code_is_in_the_table_of_the_docs() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/api.md");
+        let docs = std::fs::read_to_string(docs).unwrap();
+        let rows = docs.lines().filter(|line| line.starts_with("| [`") && line.contains("](errors/")).count();
+        assert_eq!(rows, ErrorCode::ALL.len());
+        for code in ErrorCode::ALL {
+            let row = format!("| [`{code}`](errors/{code}.md) | {} | ", code.status().as_u16());
+            assert!(docs.contains(&row), "{row}");
         }
     }
 

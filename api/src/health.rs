@@ -68,6 +68,20 @@ async fn served(state: &AppState) -> Result<BTreeMap<&'static str, bool>, ApiErr
     Ok(Partition::ALL.map(|partition| (partition.as_str(), served.contains(&partition))).into())
 }
 
+/// Checks that somebody runs the jobs of a partition now, where the service is to take no others.
+///
+/// Errors: `no_capacity`.
+pub(crate) async fn check_live(state: &AppState, partition: Partition) -> Result<(), ApiError> {
+    // A process with a worker of its own takes nothing that it does not run.
+    if !state.options.require_live_partition || state.readiness.has_worker() {
+        return Ok(());
+    }
+    match served(state).await?.get(partition.as_str()) {
+        Some(true) => Ok(()),
+        _ => Err(ApiError::away(&format!("no worker runs jobs of {partition} now"))),
+    }
+}
+
 /// Makes the answer of a service that is in a state other than ready.
 pub(crate) fn not_ready(state: ServiceState) -> ApiError {
     const RETRY_AFTER_S: u32 = 5;

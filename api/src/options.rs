@@ -3,14 +3,17 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clapboard_outbound::{AllowedHost, InvalidHost, Rules};
+
 use crate::auth::Auth;
-use crate::fetch::{AllowedHost, InvalidHost};
 
 /// The limits and habits of the HTTP side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// How clients say who they are.
     pub auth: Auth,
+    /// How long an API key is taken to grant what the job store has said: one that is revoked works for as long still.
+    pub key_memory: Duration,
     /// The names, apart from the profile's own, under which a request may ask for the served model.
     pub model_aliases: Vec<String>,
     /// The seed of a request without one; none for a random one. vLLM-Omni takes 42.
@@ -52,7 +55,16 @@ pub struct Options {
     /// The hosts that a request's URLs may name although they are not on the public internet: each an
     /// [`AllowedHost`](crate::AllowedHost).
     pub allow_url_hosts: Vec<String>,
-    /// How much of a refused body is read and thrown away, so that its sender gets to read the answer.
+    /// The hosts to which webhooks may go although they are not on the public internet, or without encryption: each an
+    /// [`AllowedHost`](crate::AllowedHost).
+    pub allow_http_webhook_hosts: Vec<String>,
+    /// How long the test of a webhook endpoint waits for its answer: a little longer than whoever delivers webhooks does.
+    pub webhook_test_wait: Duration,
+    /// How often an API key whose own rate is not said may ask for a video, or a tenant where there are no keys; none for
+    /// as often as it likes.
+    pub requests_per_minute: Option<u32>,
+    /// How much is read and thrown away of a body that was answered before it was read, so that its sender gets to read the
+    /// answer.
     pub drain_bytes: u64,
     /// For how long that is done.
     pub drain_timeout: Duration,
@@ -73,6 +85,14 @@ pub struct Options {
     pub poll_after: Duration,
     /// Whether a download is sent on to the media store, where that has addresses for it and the request does not say.
     pub redirect_content: bool,
+    /// Whether a look at a failed video is answered with an error's status, as vLLM-Omni does, instead of 200.
+    pub compat_failed_job_http_status: bool,
+    /// Whether a service without a worker of its own refuses a video whose weights no worker has now, instead of queueing it.
+    pub require_live_partition: bool,
+    /// How often a stream of events looks at its video.
+    pub event_poll: Duration,
+    /// How many streams of events a tenant may have open.
+    pub max_streams_per_tenant: usize,
 }
 
 impl Default for Options {
@@ -80,6 +100,7 @@ impl Default for Options {
         let aliases = ["sora-2", "sora-2-pro", "minimax-h3", "MiniMaxAI/MiniMax-H3"];
         Self {
             auth: Auth::default(),
+            key_memory: Duration::from_secs(10),
             model_aliases: aliases.map(str::to_owned).to_vec(),
             default_seed: None,
             max_body_bytes: 16 << 20,
@@ -97,6 +118,9 @@ impl Default for Options {
             inspection_timeout: Duration::from_secs(120),
             input_grace: Duration::from_secs(3600),
             allow_url_hosts: Vec::new(),
+            allow_http_webhook_hosts: Vec::new(),
+            webhook_test_wait: Duration::from_secs(20),
+            requests_per_minute: None,
             drain_bytes: 64 << 20,
             drain_timeout: Duration::from_secs(5),
             max_connections: 1024,
@@ -107,6 +131,10 @@ impl Default for Options {
             sync_poll: Duration::from_millis(250),
             poll_after: Duration::from_secs(2),
             redirect_content: false,
+            compat_failed_job_http_status: false,
+            require_live_partition: false,
+            event_poll: Duration::from_millis(500),
+            max_streams_per_tenant: 100,
         }
     }
 }
@@ -114,7 +142,7 @@ impl Default for Options {
 /// Says which options cannot be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidOptions {
-    /// One of [`Options::allow_url_hosts`] is none.
+    /// One of [`Options::allow_url_hosts`] or [`Options::allow_http_webhook_hosts`] is none.
     #[error(transparent)]
     Host(#[from] InvalidHost),
     /// A limit lets nothing through.
@@ -135,7 +163,8 @@ impl Options {
     ///
     /// Errors: a sentence about the first that cannot.
     pub fn check(&self) -> Result<(), InvalidOptions> {
-        self.allow_url_hosts.iter().try_for_each(|host| host.parse::<AllowedHost>().map(drop))?;
+        let mut hosts = self.allow_url_hosts.iter().chain(&self.allow_http_webhook_hosts);
+        hosts.try_for_each(|host| host.parse::<AllowedHost>().map(drop))?;
         for (name, is_zero) in [
             ("max_uploads", self.max_uploads == 0),
             ("max_uploads_per_tenant", self.max_uploads_per_tenant == 0),
@@ -143,6 +172,7 @@ impl Options {
             ("inspection_memory_bytes", self.inspection_memory_bytes == 0),
             ("inspection_timeout", self.inspection_timeout.is_zero()),
             ("input_grace", self.input_grace.is_zero()),
+            ("requests_per_minute", self.requests_per_minute == Some(0)),
         ] {
             if is_zero {
                 return Err(InvalidOptions::Zero(name));
@@ -155,17 +185,27 @@ impl Options {
         Ok(())
     }
 
-    /// Returns the hosts that may be anywhere; a text that is no host is told in the log, and no URL names it.
+    /// Returns the hosts that a request's URLs may name wherever they are; a text that is no host is told in the log, and
+    /// no URL names it.
     pub(crate) fn allowed_hosts(&self) -> Vec<AllowedHost> {
-        let parse = |host: &String| match host.parse() {
-            Ok(host) => Some(host),
-            Err(error) => {
-                tracing::warn!(%error, "a host of the options is none");
-                None
-            }
-        };
-        self.allow_url_hosts.iter().filter_map(parse).collect()
+        hosts(&self.allow_url_hosts)
     }
+
+    /// Returns where webhooks may go.
+    pub(crate) fn webhook_rules(&self) -> Rules {
+        Rules::new(hosts(&self.allow_http_webhook_hosts)).https_only()
+    }
+}
+
+fn hosts(texts: &[String]) -> Vec<AllowedHost> {
+    let parse = |host: &String| match host.parse() {
+        Ok(host) => Some(host),
+        Err(error) => {
+            tracing::warn!(%error, "a host of the options is none");
+            None
+        }
+    };
+    texts.iter().filter_map(parse).collect()
 }
 
 #[cfg(test)]
@@ -179,7 +219,11 @@ mod tests {
         let hosts = vec!["nas.home".to_owned(), "nas.home:9000".to_owned()];
         let refused = refusal(Options { allow_url_hosts: hosts.clone(), ..Options::default() });
         assert!(refused.starts_with("\"nas.home:9000\" is not a host: "), "{refused}");
-        assert_eq!(Options { allow_url_hosts: hosts, ..Options::default() }.allowed_hosts().len(), 1);
+        assert_eq!(Options { allow_url_hosts: hosts.clone(), ..Options::default() }.allowed_hosts().len(), 1);
+        let refused = refusal(Options { allow_http_webhook_hosts: hosts, ..Options::default() });
+        assert!(refused.starts_with("\"nas.home:9000\" is not a host: "), "{refused}");
+        let refused = refusal(Options { requests_per_minute: Some(0), ..Options::default() });
+        assert_eq!(refused, "requests_per_minute must be above zero");
         let refused = refusal(Options { auth: Auth::Keys, max_uploads: 3, ..Options::default() });
         assert_eq!(refused, "max_uploads_per_tenant must be at most max_uploads (3), got 4");
         let refused = refusal(Options { inspection_memory_bytes: 0, ..Options::default() });

@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value};
 
+use super::METADATA;
 use crate::error::ApiError;
 
 /// How deep names may nest: no documented field needs more than two levels.
@@ -21,15 +22,15 @@ pub(super) struct FormTree {
 }
 
 impl FormTree {
-    /// Adds one field. An empty text is an absent field; one that repeats becomes a list.
+    /// Adds one field. An empty text is an absent field, unless it is a value of `metadata`; one that repeats becomes a list.
     ///
     /// Errors: `invalid_value` for too many fields, names nested too deep, and one name used in two ways.
     pub(super) fn add(&mut self, name: &str, text: String) -> Result<(), ApiError> {
         self.count(name)?;
-        if text.is_empty() {
+        let (root, path) = split(name);
+        if text.is_empty() && !is_metadata(root, &path) {
             return Ok(());
         }
-        let (root, path) = split(name);
         if path.len() > MAX_DEPTH {
             return Err(ApiError::invalid_value(
                 root,
@@ -58,6 +59,15 @@ impl FormTree {
     /// Returns all fields.
     pub(super) fn into_tree(self) -> Map<String, Value> {
         self.tree
+    }
+}
+
+/// Tells whether a name is that of a value of metadata, which may be empty: `metadata[k]`, `extra_params[metadata][k]`.
+fn is_metadata(root: &str, path: &[&str]) -> bool {
+    match path {
+        [key] => root == METADATA && !key.is_empty(),
+        [.., object, key] => *object == METADATA && !key.is_empty(),
+        [] => false,
     }
 }
 
@@ -138,6 +148,8 @@ fn place_in_list(slot: &mut Value, rest: &[&str], text: String) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::{btree_map, btree_set, vec};
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -205,6 +217,94 @@ mod tests {
         }
     }
 
+    /// Returns how deep a value nests, and how many bytes its texts have together.
+    fn measured(value: &Value) -> (usize, usize) {
+        let of_all = |values: &mut dyn Iterator<Item = (usize, usize)>| {
+            values.fold((1, 0), |(depth, bytes), (inner, more)| (depth.max(inner + 1), bytes + more))
+        };
+        match value {
+            Value::Array(values) => of_all(&mut values.iter().map(measured)),
+            Value::Object(object) => of_all(&mut object.iter().map(|(key, value)| {
+                let (depth, bytes) = measured(value);
+                (depth, bytes + key.len())
+            })),
+            other => (0, other.as_str().map_or(0, str::len)),
+        }
+    }
+
+    /// A value that a client can write in brackets: texts, lists of texts, and objects of these within each other; or a list of
+    /// objects with the same keys.
+    fn writable() -> impl Strategy<Value = Value> {
+        let text = || "[^\\x00]{1,8}".prop_map(Value::String);
+        let list = || vec(text(), 1..4).prop_map(Value::Array);
+        let object = |inner: BoxedStrategy<Value>| btree_map("[a-z \u{e4}]{1,3}", inner, 1..4);
+        let rows = (btree_set("[a-z]{1,3}", 1..4), 1usize..4).prop_flat_map(move |(keys, rows)| {
+            vec(vec("[^\\x00]{1,8}", keys.len()), rows).prop_map(move |rows| {
+                let row = |texts: Vec<String>| keys.iter().cloned().zip(texts.into_iter().map(Value::String)).collect();
+                rows.into_iter().map(|texts| Value::Object(row(texts))).collect()
+            })
+        });
+        let leaf = prop_oneof![text(), list()].boxed();
+        // One level is left for the list.
+        let nested = leaf.prop_recursive(MAX_DEPTH as u32 - 1, 12, 3, move |inner| {
+            object(inner.boxed()).prop_map(|object| Value::Object(object.into_iter().collect()))
+        });
+        prop_oneof![3 => nested, 1 => rows]
+    }
+
+    /// Writes a value as OpenAI's clients do.
+    fn written(name: &str, value: &Value, fields: &mut Vec<(String, String)>) {
+        match value {
+            Value::Array(values) => values.iter().for_each(|value| written(&format!("{name}[]"), value, fields)),
+            Value::Object(object) => {
+                object.iter().for_each(|(key, value)| written(&format!("{name}[{key}]"), value, fields));
+            }
+            other => fields.push((name.to_owned(), other.as_str().unwrap().to_owned())),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_client_writes_in_brackets_is_read_back(
+            values in btree_map("[a-z_]{1,6}", writable(), 1..5)
+        ) {
+            let mut form = FormTree::default();
+            let mut fields = Vec::new();
+            values.iter().for_each(|(name, value)| written(name, value, &mut fields));
+            for (name, text) in fields {
+                prop_assert!(form.add(&name, text).is_ok(), "{name}");
+            }
+            prop_assert_eq!(form.into_tree(), values.into_iter().collect::<Map<String, Value>>());
+        }
+
+        #[test]
+        fn whatever_the_names_are_the_tree_is_no_deeper_and_no_larger_than_they_allow(
+            fields in vec(("[ab\\[\\]]{0,24}|\\PC{0,8}|(a(\\[b?\\]){0,9})", "\\PC{0,4}"), 0..60)
+        ) {
+            let mut form = FormTree::default();
+            let mut bytes = 0;
+            for (name, text) in fields {
+                bytes += name.len() + text.len();
+                if let Err(refused) = form.add(&name, text) {
+                    prop_assert_eq!(refused.code, crate::error_code::ErrorCode::InvalidValue);
+                    prop_assert_eq!(refused.param.as_deref(), Some(root(&name)));
+                }
+            }
+            let (depth, found) = measured(&Value::Object(form.into_tree()));
+            // The tree itself, each level of a name, and a list of what repeats there.
+            prop_assert!(depth <= 2 + MAX_DEPTH, "{depth}");
+            prop_assert!(found <= bytes, "{found} of {bytes}");
+        }
+    }
+
+    #[test]
+    fn a_name_of_a_mebibyte_of_brackets_is_refused() {
+        let name = format!("a{}", "[]".repeat(512 << 10));
+        let refused = tree(&[(&name, "1")]).unwrap_err();
+        assert_eq!(refused.message, "field names must nest at most 4 levels deep");
+        assert!(tree(&[(&"[".repeat(1 << 20), "1")]).is_ok(), "it is just a name");
+    }
+
     #[test]
     fn depth_and_number_are_bounded() {
         assert!(tree(&[("a[b][c][d][e]", "1")]).is_ok());
@@ -215,5 +315,13 @@ mod tests {
         let mut form = FormTree::default();
         (0..MAX_FIELDS).for_each(|_| form.add("empty", String::new()).unwrap());
         assert!(form.add("empty", String::new()).is_err());
+    }
+
+    #[test]
+    fn an_empty_text_is_no_field_but_a_value_of_metadata() {
+        let found = tree(&[("a", ""), ("b[c]", ""), ("metadata[]", ""), ("metadata", "")]).unwrap();
+        assert_eq!(found, json!({}));
+        let found = tree(&[("metadata[a]", ""), ("extra_params[metadata][b]", ""), ("extra_params[c]", "")]).unwrap();
+        assert_eq!(found, json!({"metadata": {"a": ""}, "extra_params": {"metadata": {"b": ""}}}));
     }
 }

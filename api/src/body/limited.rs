@@ -1,11 +1,10 @@
-//! A request's body that is read up to a limit, and drained beyond it.
+//! A request's body that is read up to a limit.
 
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use axum::body::BodyDataStream;
 use bytes::Bytes;
@@ -16,7 +15,7 @@ use crate::error_code::ErrorCode;
 
 /// A body that ends with an error once more than its limit has come.
 ///
-/// Clones read the same bytes: a parser owns one and whoever made it keeps another, to drain what the parser left.
+/// Clones read the same bytes: a parser owns one, and whoever made it keeps another, to feed it and to ask about the limit.
 #[derive(Clone)]
 pub(crate) struct LimitedBody(Arc<Mutex<Reading>>);
 
@@ -106,21 +105,6 @@ impl LimitedBody {
         let chunk = self.clone().next().await;
         chunk.transpose().map_err(|_| ApiError::new(ErrorCode::InvalidValue, "the body ended early"))
     }
-
-    /// Reads on without keeping anything, until the end, `most_bytes` or `patience`, whichever comes first.
-    pub(crate) async fn drain(&self, most_bytes: u64, patience: Duration) {
-        let drained = async {
-            let mut bytes = 0u64;
-            while let Some(Ok(chunk)) = poll_fn(|cx| self.reading().stream.poll_next_unpin(cx)).await {
-                bytes += chunk.len() as u64;
-                if bytes > most_bytes {
-                    break;
-                }
-            }
-        };
-        // Out of time, the connection is closed with the rest unread: all that is left to do.
-        let _ = tokio::time::timeout(patience, drained).await;
-    }
 }
 
 impl Stream for LimitedBody {
@@ -195,10 +179,6 @@ mod tests {
         assert_eq!((bytes, body.exceeded()), (5 * PIECE_BYTES + 1, false));
     }
 
-    async fn is_used_up(body: &LimitedBody) -> bool {
-        poll_fn(|cx| body.reading().stream.poll_next_unpin(cx)).await.is_none()
-    }
-
     #[tokio::test]
     async fn a_body_of_just_the_limit_is_read() {
         let body = body_of(3, 30);
@@ -207,12 +187,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_byte_more_is_too_many_and_the_rest_can_be_drained() {
+    async fn one_byte_more_is_too_many() {
         let body = body_of(1000, 29);
         assert!(read_all(&body).await.is_err());
         assert!(body.exceeded());
-        body.drain(u64::MAX, Duration::from_secs(60)).await;
-        assert!(is_used_up(&body).await);
     }
 
     #[tokio::test]
@@ -228,13 +206,5 @@ mod tests {
             if kept >= 25 { Poll::Ready(kept) } else { Poll::Pending }
         });
         assert_eq!(body.feed(step).await, 30);
-    }
-
-    #[tokio::test]
-    async fn draining_stops_at_its_own_limit() {
-        let body = body_of(1000, 0);
-        assert!(read_all(&body).await.is_err());
-        body.drain(50, Duration::from_secs(60)).await;
-        assert!(!is_used_up(&body).await);
     }
 }

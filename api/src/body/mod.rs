@@ -3,6 +3,7 @@
 //! The tree is JSON's: names to strings, numbers, lists and objects. The texts of a form stay strings there, and
 //! [`fields`](crate::fields) reads strings and real types alike, so that nothing after this module knows the encoding.
 
+mod drained;
 mod file;
 mod form;
 mod json;
@@ -21,6 +22,7 @@ use crate::error::ApiError;
 use crate::error_code::ErrorCode;
 use crate::media::{Intake, Rooms};
 use crate::options::Options;
+pub(crate) use drained::drained;
 pub(crate) use file::{FileField, FilePart};
 pub(crate) use form::root;
 use limited::LimitedBody;
@@ -28,6 +30,9 @@ use pace::Pace;
 
 /// The most of a form that its parser may hold at once: the head of a part, what stands between parts, and a chunk.
 const MAX_UNPARSED_BYTES: usize = 1 << 20;
+
+/// The object of which the values may be empty texts: elsewhere these are absent fields.
+pub(crate) const METADATA: &str = "metadata";
 
 /// What a body held.
 #[derive(Debug, Default)]
@@ -45,8 +50,7 @@ pub(crate) struct Decoded {
 /// Reads and decodes the body of a request.
 ///
 /// At most [`Options::max_body_bytes`] of texts are kept in memory, and files in the spool; `rooms` gets the room that they
-/// take. What a refused request still sends is read and thrown away for a while, behind the answer: a client that is cut off
-/// in the middle of sending may never see it.
+/// take. What a refused request still sends is [drained] behind the answer.
 ///
 /// Errors: `unsupported_media_type`, `request_too_large`, `request_timeout`, `invalid_json`, `invalid_value` for a broken
 /// form, `queue_full`, `no_capacity`, and for files `too_many_references` and `invalid_reference_media`.
@@ -59,16 +63,7 @@ pub(crate) async fn decode(
     let (parts, body) = request.into_parts();
     let announced_bytes = body.size_hint().lower();
     let stream = body.into_data_stream();
-    let kind = match kind(&parts.headers, announced_bytes, options) {
-        Ok(kind) => kind,
-        Err(refused) => {
-            // Who waits for a "100 Continue" sends nothing, and reading would ask for it.
-            if !parts.headers.contains_key(header::EXPECT) {
-                drain_behind(LimitedBody::new(stream, options.max_body_bytes), options);
-            }
-            return Err(refused);
-        }
-    };
+    let kind = kind(&parts.headers, announced_bytes, options)?;
     let limit_bytes = match kind {
         // What has left the parser is counted elsewhere: texts together, and each file by itself.
         Kind::Multipart(_) => MAX_UNPARSED_BYTES,
@@ -77,30 +72,11 @@ pub(crate) async fn decode(
     let body = LimitedBody::new(stream, limit_bytes);
     let decoded = decode_kind(kind, &body, options, intake, rooms).await;
     // A parser that was cut off reports a broken body; the limit is the reason.
-    let decoded = match kind {
+    match kind {
         Kind::Multipart(_) if body.exceeded() => Err(unparsed()),
         Kind::Urlencoded | Kind::Json if body.exceeded() => Err(too_large(options)),
         _ => decoded,
-    };
-    if !matches!(&decoded, Ok(decoded) if decoded.refused_file.is_none()) {
-        drain_behind(body, options);
     }
-    decoded
-}
-
-/// Reads and throws away the body of a request that is refused for something else, behind the answer.
-pub(crate) fn throw_away(request: Request, options: &Options) {
-    let (parts, body) = request.into_parts();
-    // Who waits for a "100 Continue" sends nothing, and reading would ask for it.
-    if !body.is_end_stream() && !parts.headers.contains_key(header::EXPECT) {
-        drain_behind(LimitedBody::new(body.into_data_stream(), options.max_body_bytes), options);
-    }
-}
-
-/// Reads on while the answer is already on its way.
-fn drain_behind(body: LimitedBody, options: &Options) {
-    let (most_bytes, patience) = (options.drain_bytes, options.drain_timeout);
-    tokio::spawn(async move { body.drain(most_bytes, patience).await });
 }
 
 fn too_large(options: &Options) -> ApiError {

@@ -1,46 +1,27 @@
 //! Files behind the URLs of clients, fetched without being led astray.
 //!
-//! A URL may name a machine that this one can reach and its sender cannot. So every host is resolved here, every address
-//! that it has must be one of the public internet ([`address`]), and the connection goes to those addresses and not to
-//! the name again, which may by now mean another. A redirect is a new URL that goes through all of this again. What comes
-//! is written down as it is, up to a number of bytes; nothing is unpacked. No cookie and no password is sent.
-//!
-//! Hosts that the operator names may be anywhere.
+//! Where a request may go is for `clapboard-outbound` to say, and a redirect is a new URL that goes through all of that
+//! again. What comes is written down as it is, up to a number of bytes; nothing is unpacked.
 
-mod address;
 mod error;
-mod hop;
-mod hosts;
-mod net;
 #[cfg(test)]
 mod tests;
-mod tls;
 
-use std::sync::Arc;
-
-use axum::http::{HeaderMap, header};
-use url::{Host, Url};
+use axum::http::{HeaderMap, StatusCode, header};
+use clapboard_outbound::{AllowedHost, Answer, Body, Client, Request, Rules};
+use url::Url;
 
 use crate::media::{Spool, Spooled, TooLarge};
-pub(crate) use error::{Failed, FetchError, Forbidden};
-use hop::{Answer, Body};
-pub use hosts::{AllowedHost, InvalidHost};
-use net::{Net, SystemNet};
-use tls::Tls;
+pub(crate) use error::{Failed, FetchError};
 
 /// The most that a URL may have that is not one of data, in bytes; also one to which a host redirects.
 pub(crate) const MAX_URL_BYTES: usize = 8192;
 /// How many redirects are followed.
 const MAX_REDIRECTS: usize = 3;
-/// The lowest port, besides those of HTTP itself, that a URL may name: the ones below are of other services.
-const LEAST_HIGH_PORT: u16 = 1024;
 
 /// Fetches files.
 pub(crate) struct Fetcher {
-    net: Arc<dyn Net>,
-    tls: Tls,
-    /// The hosts that may be anywhere.
-    open_hosts: Vec<AllowedHost>,
+    client: Client,
 }
 
 /// A file that was fetched.
@@ -55,11 +36,11 @@ pub(crate) struct Fetched {
 impl Fetcher {
     /// Makes a fetcher to whom these hosts may be anywhere.
     pub(crate) fn new(open_hosts: Vec<AllowedHost>) -> Self {
-        Self::over(Arc::new(SystemNet), Tls::default(), open_hosts)
+        Self::over(Client::new(Rules::new(open_hosts)))
     }
 
-    fn over(net: Arc<dyn Net>, tls: Tls, open_hosts: Vec<AllowedHost>) -> Self {
-        Self { net, tls, open_hosts }
+    fn over(client: Client) -> Self {
+        Self { client }
     }
 
     /// Fetches a file of at most `most_bytes` into the spool. How long that may take is the caller's to say.
@@ -68,18 +49,26 @@ impl Fetcher {
     pub(crate) async fn fetch(&self, url: &Url, most_bytes: u64, spool: &Spool) -> Result<Fetched, FetchError> {
         let mut url = url.clone();
         for _ in 0..=MAX_REDIRECTS {
-            match self.hop(&url).await? {
-                Answer::File(headers, body) => return keep(&headers, body, most_bytes, spool).await,
-                Answer::Redirect(next) => url = next,
+            let Answer { status, headers, body } = self.client.send(Request::get(&url)).await?;
+            match status {
+                StatusCode::OK => return keep(&headers, body, most_bytes, spool).await,
+                StatusCode::MOVED_PERMANENTLY
+                | StatusCode::FOUND
+                | StatusCode::SEE_OTHER
+                | StatusCode::TEMPORARY_REDIRECT
+                | StatusCode::PERMANENT_REDIRECT => url = redirect(&url, &headers)?,
+                status => return Err(Failed::Status(status.as_u16()).into()),
             }
         }
         Err(Failed::TooManyRedirects.into())
     }
+}
 
-    /// Tells whether a host may be anywhere.
-    fn is_open(&self, host: &Host<&str>) -> bool {
-        self.open_hosts.iter().any(|open| open.is(host))
-    }
+/// Returns where a redirect leads, which is then looked at like any URL.
+fn redirect(from: &Url, headers: &HeaderMap) -> Result<Url, FetchError> {
+    let location = headers.get(header::LOCATION).and_then(|value| value.to_str().ok()).ok_or(Failed::Redirect)?;
+    let next = from.join(location).map_err(|_| Failed::Redirect)?;
+    if next.as_str().len() > MAX_URL_BYTES { Err(Failed::Redirect.into()) } else { Ok(next) }
 }
 
 /// Writes down what an answer holds.

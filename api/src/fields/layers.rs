@@ -8,11 +8,11 @@ use crate::error_code::ErrorCode;
 
 /// A field as it was found.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Found {
+pub(crate) struct Found {
     /// Where it stood, such as `seed` or `extra_params.duration`.
-    pub(super) path: String,
+    pub(crate) path: String,
     /// What it held.
-    pub(super) value: Value,
+    pub(crate) value: Value,
 }
 
 /// The fields of a request: those of `extra_params.target` beat those of `extra_params`, which beat the top level.
@@ -63,7 +63,8 @@ impl Layers {
     }
 }
 
-fn is_absent(value: &Value) -> bool {
+/// Tells whether a field is as none: null, or an empty text.
+pub(crate) fn is_absent(value: &Value) -> bool {
     value.is_null() || value.as_str() == Some("")
 }
 

@@ -1,13 +1,11 @@
 //! Reading the fields of a create request.
 
-use std::time::Duration;
-
 use clapboard_h3::{Recipe, VideoRequest};
-use clapboard_jobs::Priority;
 use serde_json::Value;
 
 use super::layers::{Found, Layers};
 use super::references::{self, Reference};
+use super::terms::{self, Terms};
 use super::{unbuilt, value};
 use crate::body::Decoded;
 use crate::error::ApiError;
@@ -16,9 +14,6 @@ use crate::error::ApiError;
 const OUTPUTS: std::ops::RangeInclusive<i64> = 1..=10;
 /// The range of the guidance scales, which have no effect on a model that was distilled from its guided self.
 const GUIDANCE: std::ops::RangeInclusive<f64> = 0.0..=20.0;
-
-/// The longest time that a job may be given to begin.
-const LONGEST_START_DEADLINE_S: f64 = 7.0 * 24.0 * 3600.0;
 
 /// A create request with every value of the right type; the rules of the model have not been looked at.
 #[derive(Debug, Default)]
@@ -29,10 +24,8 @@ pub(crate) struct CreateRequest {
     pub(crate) video: VideoRequest,
     /// The media to generate from, in the request's order.
     pub(crate) references: Vec<Reference>,
-    /// How urgent it is.
-    pub(crate) priority: Priority,
-    /// How long after its creation the job has to have begun.
-    pub(crate) start_within: Option<Duration>,
+    /// When, for how long, for whom, and who is told.
+    pub(crate) terms: Terms,
     /// The fields that nothing documents.
     pub(crate) unknown: Vec<String>,
 }
@@ -72,9 +65,8 @@ pub(crate) fn read(decoded: Decoded) -> Result<CreateRequest, ApiError> {
         ..VideoRequest::default()
     };
     let model = fields.take_top("model").map(Found::strict_text).transpose()?;
-    let priority = priority(fields.take("priority"))?;
-    let start_within = start_deadline(fields.take("start_deadline_s"))?;
-    Ok(CreateRequest { model, video, references, priority, start_within, unknown: fields.leftovers() })
+    let terms = terms::read(&mut fields)?;
+    Ok(CreateRequest { model, video, references, terms, unknown: fields.leftovers() })
 }
 
 fn text(found: Option<Found>) -> Result<Option<String>, ApiError> {
@@ -132,31 +124,6 @@ fn frame_indices(fields: &mut Layers) -> Result<Option<Vec<i64>>, ApiError> {
         values.into_iter().map(|value| Found { path: path.clone(), value }.integer()).collect();
     let message = format!("{path} must be a whole number or a list of them");
     integers.map(Some).map_err(|_| ApiError::invalid_value(&path, message))
-}
-
-fn priority(found: Option<Found>) -> Result<Priority, ApiError> {
-    let Some(found) = found else {
-        return Ok(Priority::default());
-    };
-    let path = found.path.clone();
-    found.text()?.parse().map_err(|_| ApiError::invalid_value(&path, format!("{path} must be normal or low")))
-}
-
-fn start_deadline(found: Option<Found>) -> Result<Option<Duration>, ApiError> {
-    let Some(found) = found else {
-        return Ok(None);
-    };
-    let path = found.path.clone();
-    let seconds = found.number()?;
-    // Also refuses what is not a number.
-    if !(seconds > 0.0 && seconds <= LONGEST_START_DEADLINE_S) {
-        return Err(ApiError::invalid_value(
-            &path,
-            format!("{path} must be above 0 and at most {LONGEST_START_DEADLINE_S} (7 days), got {seconds}"),
-        ));
-    }
-    // Stores count in microseconds.
-    Ok(Some(Duration::from_secs_f64(seconds).max(Duration::from_micros(1))))
 }
 
 fn check_outputs(fields: &mut Layers) -> Result<(), ApiError> {

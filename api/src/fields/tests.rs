@@ -76,8 +76,6 @@ fn what_is_documented_and_not_built_is_refused_by_its_path() {
         (json!({"negative_prompt": "dogs"}), "negative_prompt"),
         (json!({"enable_frame_interpolation": "true"}), "enable_frame_interpolation"),
         (json!({"generate_sound": false}), "generate_sound"),
-        (json!({"webhook_url": "https://example.com"}), "webhook_url"),
-        (json!({"metadata": {"a": "b"}}), "metadata"),
         (json!({"num_outputs_per_prompt": 2}), "num_outputs_per_prompt"),
         (json!({"extra_params": {"long_video": true}}), "extra_params.long_video"),
         (json!({"extra_params": {"audio_mode": "lock_source"}}), "extra_params.audio_mode"),
@@ -156,11 +154,13 @@ fn wrong_types_name_the_field() {
 #[test]
 fn priority_and_deadline_are_read_wherever_they_stand() {
     let plain = read_json(json!({"prompt": "x"})).unwrap();
-    assert_eq!((plain.priority, plain.start_within), (Priority::Normal, None));
+    assert_eq!((plain.terms.priority, plain.terms.start_within), (Priority::Normal, None));
     let texts = read_json(json!({"prompt": "x", "priority": "low", "start_deadline_s": "0.5"})).unwrap();
+    let texts = texts.terms;
     assert_eq!((texts.priority, texts.start_within), (Priority::Low, Some(Duration::from_millis(500))));
     let extra = json!({"priority": "normal", "start_deadline_s": 604_800});
     let extra = read_json(json!({"prompt": "x", "priority": "low", "extra_params": extra})).unwrap();
+    let extra = extra.terms;
     assert_eq!((extra.priority, extra.start_within), (Priority::Normal, Some(Duration::from_secs(604_800))));
     let (code, param, message) = refusal(json!({"prompt": "x", "start_deadline_s": 1e9}));
     assert_eq!((code, param.as_str()), (ErrorCode::InvalidValue, "start_deadline_s"));

@@ -17,7 +17,7 @@ enum Neutral {
 }
 
 /// The fields, each with the value that asks for nothing.
-const UNBUILT: [(&str, Neutral); 30] = [
+const UNBUILT: [(&str, Neutral); 24] = [
     ("negative_prompt", Neutral::None),
     ("boundary_ratio", Neutral::None),
     ("start_time_seconds", Neutral::None),
@@ -34,12 +34,6 @@ const UNBUILT: [(&str, Neutral); 30] = [
     ("source_audio", Neutral::None),
     ("video_noise_mask", Neutral::None),
     ("audio_noise_mask", Neutral::None),
-    ("user", Neutral::None),
-    ("return_stage_metrics", Neutral::False),
-    ("webhook_url", Neutral::None),
-    ("webhook_events", Neutral::None),
-    ("metadata", Neutral::None),
-    ("expires_after", Neutral::None),
     ("audio_mode", Neutral::Text("native")),
     ("long_video", Neutral::False),
     ("long_video_mode", Neutral::None),

@@ -18,7 +18,7 @@ impl Found {
     }
 
     /// Reads a text that is nothing else, such as a prompt.
-    pub(super) fn strict_text(self) -> Result<String, ApiError> {
+    pub(crate) fn strict_text(self) -> Result<String, ApiError> {
         match self.value {
             Value::String(text) => Ok(text),
             _ => Err(self.must_be("a text")),
@@ -49,7 +49,7 @@ impl Found {
     }
 
     /// Reads yes or no: `true`, `on`, `1`, `yes` and their opposites.
-    pub(super) fn boolean(self) -> Result<bool, ApiError> {
+    pub(crate) fn boolean(self) -> Result<bool, ApiError> {
         let word = match &self.value {
             Value::Bool(yes) => return Ok(*yes),
             Value::Number(number) => number.to_string(),

@@ -64,6 +64,11 @@ struct Found {
 }
 
 impl Gathered {
+    /// Brings files together about which all is known.
+    pub(super) fn of_known(files: Vec<(BlobKey, Spooled)>, rooms: Rooms) -> Self {
+        Self { media: Vec::new(), files, rooms, used: Used(Vec::new()) }
+    }
+
     /// Makes the refusal of these media, in the words of the request.
     pub(crate) fn blamed(&self, invalid: Invalid) -> ApiError {
         self.used.blamed(invalid)

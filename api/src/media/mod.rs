@@ -2,12 +2,13 @@
 //!
 //! Files of a form are written to the [`spool`] while they come. What the request's URLs lead to is brought there once the
 //! request itself has passed its rules ([`gather`]); then every file is looked into ([`inspect`]), which gives the rules what they
-//! still have to know, and in the end stored for the worker ([`store`]). Whatever is in the spool is removed when the request
+//! still have to know, and in the end stored for the worker ([`store`]). Those of a remix are [copied](mod@copy) from its original. Whatever is in the spool is removed when the request
 //! ends, however it ends.
 //!
 //! All of this is bounded, since a request with media holds disk, processors and memory: see [`capacity`].
 
 mod capacity;
+mod copy;
 mod data_url;
 mod gather;
 mod inspect;
@@ -25,6 +26,7 @@ use crate::fetch::Fetcher;
 use crate::options::Options;
 use capacity::Capacity;
 
+pub(crate) use copy::copy;
 pub(crate) use data_url::DataUrl;
 pub(crate) use gather::{Gathered, Wants, gather};
 pub(crate) use inspect::invalid_media;

@@ -1,4 +1,4 @@
-//! `GET` and `HEAD /v1/videos/{id}/content`: the finished file.
+//! `GET` and `HEAD /v1/videos/{id}/content`: the finished file, and pictures of it.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,43 +6,100 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use clapboard_jobs::{BlobError, Job, JobError, JobState, ResultObject};
+use clapboard_jobs::{BlobError, Job, JobError, JobState, PreviewKind, ResultObject};
 
-use super::VideoFile;
 use super::id::VideoId;
-use super::query::pairs;
 use super::range::{Validators, Wanted};
+use super::{PictureFile, VideoFile};
 use crate::app::AppState;
 use crate::auth::Caller;
 use crate::error::{ApiError, ErrorBody};
 use crate::error_code::ErrorCode;
+use crate::query::{ignored_header, pairs};
 
 /// How long the address of a redirect works.
 const LINK_LIFE: Duration = Duration::from_secs(300);
 
-/// Sends the finished video, or some bytes of it, or says where they are.
+/// A file of a finished video.
+#[derive(Debug, Clone)]
+pub(super) struct File {
+    object: ResultObject,
+    media_type: &'static str,
+    /// Its name on the client's disk.
+    name: String,
+}
+
+impl File {
+    /// Returns the video itself, while it is kept.
+    pub(super) fn video(job: &Job) -> Option<Self> {
+        let object = job.result.clone()?;
+        Some(Self { object, media_type: "video/mp4", name: format!("{}.mp4", job.id) })
+    }
+
+    /// Returns a picture of the video, if one was made and is kept.
+    fn preview(job: &Job, kind: PreviewKind) -> Option<Self> {
+        let preview = job.previews.iter().find(|preview| preview.kind == kind)?;
+        let name = format!("{}-{}.{}", job.id, kind.as_str(), kind.extension());
+        Some(Self { object: preview.object.clone(), media_type: kind.media_type(), name })
+    }
+}
+
+/// What a request asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Asked {
+    /// A picture of the video, instead of the video.
+    preview: Option<PreviewKind>,
+    /// Whether it is to be sent on to the media store.
+    redirect: Option<bool>,
+    /// The parameters that nothing documents.
+    unknown: Vec<String>,
+}
+
+/// Sends the finished video or a picture of it, whole or some bytes of it, or says where it is.
 ///
-/// Whatever the request's `Accept` says, an MP4 comes: OpenAI's clients ask for `application/binary`.
+/// Whatever the request's `Accept` says, the file comes: OpenAI's clients ask for `application/binary`.
 #[utoipa::path(
     get, path = "/v1/videos/{id}/content", tag = "videos",
     params(
         ("id" = String, Path, description = "The video's id."),
-        ("variant" = Option<String>, Query, description = "Only `video`."),
+        ("variant" = Option<String>, Query, description = "`video`, `thumbnail` (one frame) or `spritesheet` (frames from all of it)."),
         ("redirect" = Option<String>, Query, description = "`true`: be sent on to the media store, if that has addresses."),
+        ("Range" = Option<String>, Header, description = "One range of bytes; several are answered with the whole."),
+        ("If-Range" = Option<String>, Header, description = "Obey `Range` only for this version of the file."),
+        ("If-None-Match" = Option<String>, Header, description = "The versions that the client has."),
+        ("If-Modified-Since" = Option<String>, Header, description = "When the client got its version."),
+        ("x-strict" = Option<String>, Header, description = "`1`: refuse unknown parameters instead of ignoring them."),
     ),
     responses(
-        (status = 200, content_type = "video/mp4", body = VideoFile, headers(
+        (status = 200, content(
+            (VideoFile = "video/mp4"),
+            (PictureFile = "image/webp"),
+            (PictureFile = "image/jpeg"),
+        ), headers(
             ("ETag" = String, description = "The SHA-256 of the file."),
+            ("Last-Modified" = String, description = "When the video was finished."),
             ("Accept-Ranges" = String, description = "`bytes`."),
+            ("Content-Disposition" = String, description = "The name of the file."),
+            ("x-ignored-fields" = String, description = "The parameters that nothing documents, if there were any."),
         )),
-        (status = 206, content_type = "video/mp4", body = VideoFile, description = "The bytes that `Range` asked for."),
+        (status = 206, content(
+            (VideoFile = "video/mp4"),
+            (PictureFile = "image/webp"),
+            (PictureFile = "image/jpeg"),
+        ), description = "The bytes that `Range` asked for.", headers(
+            ("Content-Range" = String, description = "Which bytes they are."),
+            ("ETag" = String, description = "The SHA-256 of the whole file."),
+        )),
         (status = 304, description = "The client has it already."),
-        (status = 307, description = "The file is at `Location` for five minutes."),
-        (status = 400, description = "There is no such variant, or it is not supported.", body = ErrorBody),
-        (status = 401, description = "The API key is missing or not known.", body = ErrorBody),
-        (status = 404, description = "There is no such video, or it is not finished.", body = ErrorBody),
+        (status = 307, description = "The file is at `Location` for five minutes.", headers(
+            ("Location" = String, description = "An address that needs no key."),
+        )),
+        (status = 400, description = "There is no such variant, or a parameter breaks another rule.", body = ErrorBody),
+        (status = 404, description = "There is no such video, it is not finished, or it has no such picture.", body = ErrorBody),
         (status = 410, description = "The file was kept as long as files are.", body = ErrorBody),
-        (status = 416, description = "The bytes are not within the file.", body = ErrorBody),
+        (status = 416, description = "The bytes are not within the file.", body = ErrorBody, headers(
+            ("Content-Range" = String, description = "The length of the file."),
+        )),
         (status = 422, description = "The video ended without a result.", body = ErrorBody),
         (status = 503, description = "The job store or the media store cannot be reached now.", body = ErrorBody),
     ),
@@ -55,13 +112,14 @@ pub(crate) async fn content(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let asked = query(&uri)?;
-    let (job, object) = finished(&state, caller, id).await?;
-    if asked.unwrap_or(state.options.redirect_content)
-        && let Some(elsewhere) = redirect(&state, &job, &object, &headers).await?
+    let ignored = ignored_header(&headers, &asked.unknown)?;
+    let (job, file) = finished(&state, caller, id, asked.preview).await?;
+    if asked.redirect.unwrap_or(state.options.redirect_content)
+        && let Some(elsewhere) = redirect(&state, &job, &file, &headers).await?
     {
-        return Ok(elsewhere);
+        return Ok((ignored, elsewhere).into_response());
     }
-    respond(&state, &job, &object, &headers).await
+    Ok((ignored, respond(&state, &job, &file, &headers).await?).into_response())
 }
 
 /// Answers like the download, without the bytes.
@@ -69,12 +127,14 @@ pub(crate) async fn content(
     head, path = "/v1/videos/{id}/content", tag = "videos",
     params(
         ("id" = String, Path, description = "The video's id."),
-        ("variant" = Option<String>, Query, description = "Only `video`."),
+        ("variant" = Option<String>, Query, description = "`video`, `thumbnail` or `spritesheet`."),
+        ("x-strict" = Option<String>, Header, description = "`1`: refuse unknown parameters instead of ignoring them."),
     ),
     responses(
         (status = 200, description = "The download would succeed."),
-        (status = 401, description = "The API key is missing or not known."),
-        (status = 404, description = "There is no such video, or it is not finished."),
+        (status = 304, description = "The client has it already."),
+        (status = 400, description = "There is no such variant, or a parameter breaks another rule."),
+        (status = 404, description = "There is no such video, it is not finished, or it has no such picture."),
         (status = 410, description = "The file was kept as long as files are."),
         (status = 422, description = "The video ended without a result."),
         (status = 503, description = "The job store or the media store cannot be reached now."),
@@ -88,32 +148,28 @@ pub(crate) async fn content_head(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     // Never a redirect: the media store's addresses are for GET alone.
-    query(&uri)?;
-    let (job, object) = finished(&state, caller, id).await?;
-    let validators = validators(&job, &object);
+    let asked = query(&uri)?;
+    let ignored = ignored_header(&headers, &asked.unknown)?;
+    let (job, file) = finished(&state, caller, id, asked.preview).await?;
+    let validators = validators(&job, &file);
     if validators.wanted(&headers) == Wanted::NotModified {
-        return Ok(not_modified(&job, &validators));
+        return Ok((ignored, not_modified(&file, &validators)).into_response());
     }
-    let Some(info) = state.blob.head(&object.key).await? else {
+    let Some(info) = state.blob.head(&file.object.key).await? else {
         return Err(missing(&state, &job).await);
     };
-    check_size(&job, &object, info.size_bytes)?;
-    let mut response = file_headers(&job, &validators);
-    response.insert(header::CONTENT_LENGTH, HeaderValue::from(object.size_bytes));
-    Ok(response.into_response())
+    check_size(&job, &file, info.size_bytes)?;
+    let mut response = file_headers(&file, &validators);
+    response.insert(header::CONTENT_LENGTH, HeaderValue::from(file.object.size_bytes));
+    Ok((ignored, response).into_response())
 }
 
 /// Sends a client on to the media store; none where that has no addresses, and for a client that has the file already.
-async fn redirect(
-    state: &AppState,
-    job: &Job,
-    object: &ResultObject,
-    request: &HeaderMap,
-) -> Result<Option<Response>, ApiError> {
-    if validators(job, object).wanted(request) == Wanted::NotModified {
+async fn redirect(state: &AppState, job: &Job, file: &File, request: &HeaderMap) -> Result<Option<Response>, ApiError> {
+    if validators(job, file).wanted(request) == Wanted::NotModified {
         return Ok(None);
     }
-    let Some(link) = state.blob.link(&object.key, LINK_LIFE, &file_name(job)).await? else {
+    let Some(link) = state.blob.link(&file.object.key, LINK_LIFE, &file.name).await? else {
         return Ok(None);
     };
     let Ok(location) = HeaderValue::try_from(link) else {
@@ -128,12 +184,13 @@ async fn redirect(
 pub(super) async fn respond(
     state: &AppState,
     job: &Job,
-    object: &ResultObject,
+    file: &File,
     request: &HeaderMap,
 ) -> Result<Response, ApiError> {
-    let validators = validators(job, object);
+    let object = &file.object;
+    let validators = validators(job, file);
     let range = match validators.wanted(request) {
-        Wanted::NotModified => return Ok(not_modified(job, &validators)),
+        Wanted::NotModified => return Ok(not_modified(file, &validators)),
         Wanted::Unsatisfiable => {
             let message = format!("the range is not within the file, which has {} bytes", object.size_bytes);
             let refused = ApiError::new(ErrorCode::RangeNotSatisfiable, message).with_param("Range");
@@ -144,15 +201,15 @@ pub(super) async fn respond(
     };
     let opened = match state.blob.open(&object.key, range.clone()).await {
         // The range is within the file that the row tells of.
-        Err(BlobError::RangeOutside { size_bytes, .. }) => return Err(wrong_size(job, object, size_bytes)),
+        Err(BlobError::RangeOutside { size_bytes, .. }) => return Err(wrong_size(job, file, size_bytes)),
         opened => opened?,
     };
     let Some(opened) = opened else {
         return Err(missing(state, job).await);
     };
-    check_size(job, object, opened.info.size_bytes)?;
+    check_size(job, file, opened.info.size_bytes)?;
     let sent = &opened.range;
-    let mut headers = file_headers(job, &validators);
+    let mut headers = file_headers(file, &validators);
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(sent.end - sent.start));
     let status = match range {
         None => StatusCode::OK,
@@ -189,56 +246,60 @@ async fn finished(
     state: &AppState,
     Caller(tenant): Caller,
     VideoId(id): VideoId,
-) -> Result<(Job, ResultObject), ApiError> {
+    preview: Option<PreviewKind>,
+) -> Result<(Job, File), ApiError> {
     let job = state.store.get(&tenant, id).await?.ok_or_else(ApiError::video_not_found)?;
-    match (job.state, job.result.clone()) {
-        (JobState::Completed, Some(object)) => Ok((job, object)),
-        _ => Err(without_result(&job)),
-    }
-}
-
-/// Reads the query: whether a redirect is wanted, if it says.
-fn query(uri: &Uri) -> Result<Option<bool>, ApiError> {
-    let mut redirect = None;
-    for (name, value) in pairs(uri)? {
-        let unsupported = |what| Err(ApiError::unsupported_parameter(&name, format!("{what} is not supported yet")));
-        match (name.as_str(), value.as_str()) {
-            ("variant", "video") => {}
-            ("redirect", "true" | "1") => redirect = Some(true),
-            ("redirect", "false" | "0") => redirect = Some(false),
-            ("variant", "thumbnail" | "spritesheet") => return unsupported(format!("the variant {value}")),
-            ("variant", _) => {
-                return Err(ApiError::invalid_value(&name, "variant must be video, thumbnail or spritesheet"));
-            }
-            ("redirect", _) => return Err(ApiError::invalid_value(&name, "redirect must be true or false")),
-            _ => {}
+    let (JobState::Completed, Some(video)) = (job.state, File::video(&job)) else {
+        return Err(without_result(&job));
+    };
+    let Some(kind) = preview else {
+        return Ok((job, video));
+    };
+    match File::preview(&job, kind) {
+        Some(picture) => Ok((job, picture)),
+        None => {
+            let message = format!("the video has no {}: none could be made of it", kind.as_str());
+            Err(ApiError::new(ErrorCode::NotFound, message).with_param("variant"))
         }
     }
-    Ok(redirect)
 }
 
-fn validators(job: &Job, object: &ResultObject) -> Validators {
+fn query(uri: &Uri) -> Result<Asked, ApiError> {
+    let mut asked = Asked::default();
+    for (name, value) in pairs(uri)? {
+        match (name.as_str(), value.as_str()) {
+            ("variant", "video") => asked.preview = None,
+            ("variant", other) => {
+                let wrong = |_| ApiError::invalid_value(&name, "variant must be video, thumbnail or spritesheet");
+                asked.preview = Some(other.parse().map_err(wrong)?);
+            }
+            ("redirect", "true" | "1") => asked.redirect = Some(true),
+            ("redirect", "false" | "0") => asked.redirect = Some(false),
+            ("redirect", _) => return Err(ApiError::invalid_value(&name, "redirect must be true or false")),
+            _ => asked.unknown.push(name),
+        }
+    }
+    Ok(asked)
+}
+
+fn validators(job: &Job, file: &File) -> Validators {
     let finished = job.finished_at.map_or(0, |at| at.unix_seconds());
-    Validators::new(&object.sha256, u64::try_from(finished).unwrap_or_default(), object.size_bytes)
+    Validators::new(&file.object.sha256, u64::try_from(finished).unwrap_or_default(), file.object.size_bytes)
 }
 
-fn file_name(job: &Job) -> String {
-    format!("{}.mp4", job.id)
-}
-
-fn file_headers(job: &Job, validators: &Validators) -> HeaderMap {
+fn file_headers(file: &File, validators: &Validators) -> HeaderMap {
     let ascii = |text: String| HeaderValue::try_from(text).expect("ids, digests and dates are header values");
     HeaderMap::from_iter([
-        (header::CONTENT_TYPE, HeaderValue::from_static("video/mp4")),
+        (header::CONTENT_TYPE, HeaderValue::from_static(file.media_type)),
         (header::ACCEPT_RANGES, HeaderValue::from_static("bytes")),
         (header::ETAG, ascii(validators.etag.clone())),
         (header::LAST_MODIFIED, ascii(httpdate::fmt_http_date(validators.modified.max(SystemTime::UNIX_EPOCH)))),
-        (header::CONTENT_DISPOSITION, ascii(format!("attachment; filename=\"{}\"", file_name(job)))),
+        (header::CONTENT_DISPOSITION, ascii(format!("attachment; filename=\"{}\"", file.name))),
     ])
 }
 
-fn not_modified(job: &Job, validators: &Validators) -> Response {
-    let mut headers = file_headers(job, validators);
+fn not_modified(file: &File, validators: &Validators) -> Response {
+    let mut headers = file_headers(file, validators);
     headers.remove(header::CONTENT_TYPE);
     headers.remove(header::CONTENT_DISPOSITION);
     (StatusCode::NOT_MODIFIED, headers).into_response()
@@ -246,14 +307,14 @@ fn not_modified(job: &Job, validators: &Validators) -> Response {
 
 /// Refuses a file that is not the one that was stored: its length would be announced wrongly, and its bytes are not the
 /// video.
-fn check_size(job: &Job, object: &ResultObject, found_bytes: u64) -> Result<(), ApiError> {
-    if found_bytes == object.size_bytes { Ok(()) } else { Err(wrong_size(job, object, found_bytes)) }
+fn check_size(job: &Job, file: &File, found_bytes: u64) -> Result<(), ApiError> {
+    if found_bytes == file.object.size_bytes { Ok(()) } else { Err(wrong_size(job, file, found_bytes)) }
 }
 
-fn wrong_size(job: &Job, object: &ResultObject, found_bytes: u64) -> ApiError {
+fn wrong_size(job: &Job, file: &File, found_bytes: u64) -> ApiError {
     tracing::error!(
         job.id = %job.id,
-        stored_bytes = object.size_bytes,
+        stored_bytes = file.object.size_bytes,
         found_bytes,
         "the file of a completed job has changed its size"
     );

@@ -30,7 +30,6 @@ pub struct DeletedVideo {
     params(("id" = String, Path, description = "The video's id.")),
     responses(
         (status = 200, body = DeletedVideo),
-        (status = 401, description = "The API key is missing or not known.", body = ErrorBody),
         (status = 404, description = "There is no such video; also when it is deleted already.", body = ErrorBody),
         (status = 503, description = "The job store cannot be reached now.", body = ErrorBody),
     ),

@@ -1,5 +1,7 @@
 //! The fields of a create request, for the OpenAPI document. [`fields`](crate::fields) reads them.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -69,6 +71,22 @@ pub struct CreateVideo {
     /// Within how many seconds after its creation it has to have begun, else it fails: above 0, at most 604800 (7 days).
     #[schema(exclusive_minimum = 0, maximum = 604_800)]
     pub start_deadline_s: Option<f64>,
+    /// What the client attaches to it, as an object or as JSON in a text: at most 16 texts of 512 characters by keys of 64. It
+    /// is told back, and lists can look for it.
+    pub metadata: Option<BTreeMap<String, String>>,
+    /// For how long the file is kept once it is completed: seconds, from 3600, or `{anchor: "completed_at", seconds}`. At most
+    /// as long as the service keeps files.
+    #[schema(value_type = Option<ExpiresAfter>)]
+    pub expires_after: Option<serde_json::Value>,
+    /// Where to tell of its end, by a POST that is signed as Standard Webhooks has it: an https URL.
+    pub webhook_url: Option<String>,
+    /// What `webhook_url` is told: `video.completed`, `video.failed`; both without.
+    pub webhook_events: Option<Vec<String>>,
+    /// For whom it is made; told back.
+    #[schema(max_length = 256)]
+    pub user: Option<String>,
+    /// Whether the video object has `metrics`.
+    pub return_stage_metrics: Option<bool>,
     /// Only 1.
     pub num_outputs_per_prompt: Option<i64>,
     /// A picture or a video, or a list of them: in a multipart form as a file, in any body as an object `{image_url}` or
@@ -99,6 +117,51 @@ pub struct CreateVideo {
     /// (`duration_seconds`, `aspect_ratio`, `short_edge`, `frame_indices`); `prompt` and `model` excepted.
     #[schema(value_type = Option<Object>)]
     pub extra_params: Option<serde_json::Value>,
+}
+
+/// The fields of a remix, in any of the encodings. What is generated, and what from, the original says; fields about that are
+/// refused.
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub struct RemixVideo {
+    /// The text to generate from, at most 7000 characters.
+    #[schema(max_length = 7000)]
+    pub prompt: String,
+    /// The seed; a random one is taken and shown without.
+    pub seed: Option<i64>,
+    /// `normal` or `low`.
+    pub priority: Option<String>,
+    /// Within how many seconds after its creation it has to have begun, else it fails: above 0, at most 604800 (7 days).
+    #[schema(exclusive_minimum = 0, maximum = 604_800)]
+    pub start_deadline_s: Option<f64>,
+    /// What the client attaches to it.
+    pub metadata: Option<BTreeMap<String, String>>,
+    /// For how long the file is kept once it is completed.
+    #[schema(value_type = Option<ExpiresAfter>)]
+    pub expires_after: Option<serde_json::Value>,
+    /// Where to tell of its end.
+    pub webhook_url: Option<String>,
+    /// What `webhook_url` is told.
+    pub webhook_events: Option<Vec<String>>,
+    /// For whom it is made; told back.
+    #[schema(max_length = 256)]
+    pub user: Option<String>,
+    /// Whether the video object has `metrics`.
+    pub return_stage_metrics: Option<bool>,
+}
+
+/// For how long a file is kept.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum ExpiresAfter {
+    /// So many seconds after its completion.
+    Seconds(f64),
+    /// So many seconds after what the anchor names.
+    Anchored {
+        /// Only `completed_at`.
+        anchor: Option<String>,
+        /// The seconds.
+        seconds: f64,
+    },
 }
 
 /// One of something, or a list of it.
@@ -148,6 +211,16 @@ pub struct AudioUrl {
     /// An http or https URL, or a data URL of a sound.
     pub audio_url: String,
 }
+
+/// The bytes of a picture, as the OpenAPI document shows them.
+#[derive(Debug, ToSchema)]
+#[schema(value_type = String, format = Binary)]
+pub struct PictureFile(pub Vec<u8>);
+
+/// Server-sent events, as the OpenAPI document shows them.
+#[derive(Debug, ToSchema)]
+#[schema(value_type = String)]
+pub struct VideoEvents(pub String);
 
 /// The bytes of an MP4, as the OpenAPI document shows them.
 #[derive(Debug, ToSchema)]

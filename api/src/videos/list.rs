@@ -1,39 +1,18 @@
 //! `GET /v1/videos`: lists, page by page.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, Uri};
-use clapboard_jobs::{ListQuery, Order};
-use serde::Serialize;
-use utoipa::ToSchema;
+use axum::http::{HeaderMap, Uri};
+use clapboard_jobs::{ListQuery, Metadata, Order};
 
 use super::Video;
-use super::query::pairs;
-use crate::admission::ignored;
 use crate::app::AppState;
 use crate::auth::Caller;
 use crate::error::{ApiError, ErrorBody};
 use crate::error_code::ErrorCode;
-
-/// The longest page.
-const MAX_LIMIT: u32 = 100;
-
-/// A page of a list of videos.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub struct VideoList {
-    /// Always `list`.
-    pub object: &'static str,
-    /// The videos.
-    pub data: Vec<Video>,
-    /// The id of the first of them.
-    #[schema(required = true)]
-    pub first_id: Option<String>,
-    /// The id of the last of them: the next page's `after`.
-    #[schema(required = true)]
-    pub last_id: Option<String>,
-    /// More follow.
-    pub has_more: bool,
-}
+use crate::query::{Page, ignored_header, limit, metadata_key, pairs};
 
 /// Lists videos in the order in which they were made.
 #[utoipa::path(
@@ -43,14 +22,15 @@ pub struct VideoList {
         ("limit" = Option<u32>, Query, description = "0 to 100; 20 without."),
         ("order" = Option<String>, Query, description = "`asc` or `desc`; newest first without."),
         ("status" = Option<String>, Query, description = "`queued`, `in_progress`, `completed` or `failed`."),
+        ("model" = Option<String>, Query, description = "The model by the name that the requests used."),
+        ("metadata" = Option<BTreeMap<String, String>>, Query, style = DeepObject, explode, description = "`metadata[key]=value`, once or several times: only videos with all of these."),
         ("x-strict" = Option<String>, Header, description = "`1`: refuse unknown parameters instead of ignoring them."),
     ),
     responses(
-        (status = 200, body = VideoList, headers(
+        (status = 200, body = Page<Video>, headers(
             ("x-ignored-fields" = String, description = "The parameters that nothing documents, if there were any."),
         )),
         (status = 400, description = "A parameter breaks a rule, which the error names.", body = ErrorBody),
-        (status = 401, description = "The API key is missing or not known.", body = ErrorBody),
         (status = 503, description = "The job store cannot be reached now.", body = ErrorBody),
     ),
 )]
@@ -59,25 +39,17 @@ pub(crate) async fn list(
     Caller(tenant): Caller,
     uri: Uri,
     request: HeaderMap,
-) -> Result<(HeaderMap, Json<VideoList>), ApiError> {
+) -> Result<(HeaderMap, Json<Page<Video>>), ApiError> {
     let (query, unknown) = query(&uri)?;
-    let ignored = ignored(&request, &unknown)?;
+    let ignored = ignored_header(&request, &unknown)?;
     let page = state.store.list(&tenant, &query).await?;
-    let headers = ignored.map(|names| (HeaderName::from_static("x-ignored-fields"), names)).into_iter().collect();
-    let data: Vec<Video> = page.jobs.iter().map(Video::of).collect();
-    let list = VideoList {
-        object: "list",
-        first_id: data.first().map(|video| video.id.clone()),
-        last_id: data.last().map(|video| video.id.clone()),
-        has_more: page.has_more,
-        data,
-    };
-    Ok((headers, Json(list)))
+    Ok((ignored, Json(Page::of(page.jobs.iter().map(Video::of).collect(), page.has_more))))
 }
 
 /// Reads the parameters; beside the query, returns those that nothing documents.
 fn query(uri: &Uri) -> Result<(ListQuery, Vec<String>), ApiError> {
     let (mut query, mut unknown) = (ListQuery::default(), Vec::new());
+    let mut metadata = BTreeMap::new();
     for (name, value) in pairs(uri)? {
         match name.as_str() {
             "after" => {
@@ -86,12 +58,7 @@ fn query(uri: &Uri) -> Result<(ListQuery, Vec<String>), ApiError> {
                 };
                 query.after = Some(value.parse().map_err(unknown)?);
             }
-            "limit" => {
-                let limit = value.parse().ok().filter(|limit| *limit <= MAX_LIMIT);
-                let wrong =
-                    || ApiError::invalid_value("limit", format!("limit must be a whole number from 0 to {MAX_LIMIT}"));
-                query.limit = limit.ok_or_else(wrong)?;
-            }
+            "limit" => query.limit = limit(&value)?,
             "order" => {
                 query.order = match value.as_str() {
                     "asc" => Order::Ascending,
@@ -104,12 +71,19 @@ fn query(uri: &Uri) -> Result<(ListQuery, Vec<String>), ApiError> {
                     |_| ApiError::invalid_value("status", "status must be queued, in_progress, completed or failed");
                 query.status = Some(value.parse().map_err(wrong)?);
             }
-            _ if name == "model" || name.starts_with("metadata") => {
-                return Err(ApiError::unsupported_parameter(&name, format!("a list by {name} is not supported yet")));
+            "model" => query.model = Some(value),
+            "metadata" => {
+                let message = "metadata must be given as metadata[key]=value";
+                return Err(ApiError::invalid_value("metadata", message));
             }
-            _ => unknown.push(name),
+            _ => match metadata_key(&name) {
+                Some(key) => drop(metadata.insert(key.to_owned(), value)),
+                None => unknown.push(name),
+            },
         }
     }
+    query.metadata =
+        Metadata::new(metadata).map_err(|broken| ApiError::invalid_value("metadata", format!("metadata: {broken}")))?;
     Ok((query, unknown))
 }
 
@@ -130,6 +104,17 @@ mod tests {
     }
 
     #[test]
+    fn a_model_and_metadata_are_looked_for_by_all_their_words() {
+        let (found, unknown) =
+            query(&"/?model=sora-2&metadata%5Bk%5D=x&metadata[a[b]]=y%20z&metadata[c=1".parse().unwrap()).unwrap();
+        let pairs = [("k".to_owned(), "x".to_owned()), ("a[b]".to_owned(), "y z".to_owned())];
+        assert_eq!(found.metadata, Metadata::new(pairs.into()).unwrap());
+        assert_eq!((found.model.as_deref(), unknown), (Some("sora-2"), vec!["metadata[c".to_owned()]));
+        let (found, _) = query(&"/?metadata[k]=".parse().unwrap()).unwrap();
+        assert_eq!(found.metadata, Metadata::new([("k".to_owned(), String::new())].into()).unwrap());
+    }
+
+    #[test]
     fn wrong_words_are_named() {
         for (text, code, param) in [
             ("/?limit=101", "invalid_value", "limit"),
@@ -138,8 +123,8 @@ mod tests {
             ("/?order=up", "invalid_value", "order"),
             ("/?status=done", "invalid_value", "status"),
             ("/?after=x", "invalid_cursor", "after"),
-            ("/?model=x", "unsupported_parameter", "model"),
-            ("/?metadata%5Bk%5D=x", "unsupported_parameter", "metadata[k]"),
+            ("/?metadata=x", "invalid_value", "metadata"),
+            ("/?metadata[]=x", "invalid_value", "metadata"),
         ] {
             assert_eq!(refused(text), (code, Some(param.to_owned())), "{text}");
         }

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 
 use clapboard_h3::{FPS, GenerationSpec};
-use clapboard_jobs::{Causes, Job, JobState, Progress, Status};
+use clapboard_jobs::store::FARTHEST_PLACE;
+use clapboard_jobs::{Causes, Job, JobState, Progress, RunReport, Status};
 use serde::Serialize;
 use utoipa::ToSchema;
+
+use crate::query::Listed;
 
 /// Where a video stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
@@ -42,6 +45,42 @@ pub struct VideoError {
     pub message: String,
 }
 
+/// What a stage of a run took.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, ToSchema)]
+pub struct StageMetrics {
+    /// Its seconds.
+    pub duration_s: f64,
+}
+
+/// A place in the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum PlaceInQueue {
+    /// Its number: 1 is the next, 0 is claimed by a worker and not begun; at most 1000.
+    Place(u64),
+    /// It is farther behind.
+    Farther(Farther),
+}
+
+/// Stands for the places that are not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+pub enum Farther {
+    /// Beyond [`FARTHEST_PLACE`].
+    #[serde(rename = "1000+")]
+    Beyond,
+}
+
+impl PlaceInQueue {
+    /// A place beyond [`FARTHEST_PLACE`].
+    pub(crate) const FARTHER: Self = Self::Farther(Farther::Beyond);
+}
+
+impl From<u64> for PlaceInQueue {
+    fn from(place: u64) -> Self {
+        if place > FARTHEST_PLACE { Self::FARTHER } else { Self::Place(place) }
+    }
+}
+
 /// A video and the job that makes it. Every key is always there; what is not known is null.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct Video {
@@ -76,7 +115,7 @@ pub struct Video {
     /// The prompt.
     #[schema(required = true)]
     pub prompt: Option<String>,
-    /// Always null: remixes are not built.
+    /// The video that it varies; that one may be deleted.
     #[schema(required = true)]
     pub remixed_from_video_id: Option<String>,
     /// Why it has no result.
@@ -101,9 +140,9 @@ pub struct Video {
     /// Its duration in seconds, exactly `num_frames / fps`.
     #[schema(required = true)]
     pub duration_s: Option<f64>,
-    /// Always null.
-    #[schema(value_type = Option<Object>, required = true)]
-    pub metrics: (),
+    /// For each stage of the run its `duration_s`, once it is completed; only where the request said `return_stage_metrics`.
+    #[schema(required = true)]
+    pub metrics: Option<BTreeMap<String, StageMetrics>>,
     /// Seconds per stage of the run, once it is completed.
     pub stage_durations: BTreeMap<String, f64>,
     /// The most memory that the run's process held, in MiB; 0 until it is completed.
@@ -120,9 +159,10 @@ pub struct Video {
     /// How often the transformer runs: one less than `num_inference_steps`.
     #[schema(required = true)]
     pub forwards: Option<u64>,
-    /// Its place in the queue: 1 is the next. Null when it does not wait, and in lists.
+    /// Its place in the queue: 1 is the next, and 0 is claimed by a worker and not begun; `1000+` beyond 1000. Null when it does
+    /// not wait, where its place cannot be told now, and in lists.
     #[schema(required = true)]
-    pub queue_position: Option<u64>,
+    pub queue_position: Option<PlaceInQueue>,
     /// How many attempts count so far, the present one included.
     pub attempt: u32,
     /// How urgent it is: `normal` or `low`.
@@ -130,9 +170,17 @@ pub struct Video {
     /// Until when it has to have begun, in seconds since 1970, else it fails; null for whenever, and once it has begun.
     #[schema(required = true)]
     pub start_by: Option<i64>,
-    /// Always null: metadata are not built.
-    #[schema(value_type = Option<Object>, required = true)]
-    pub metadata: (),
+    /// What the request attached to it.
+    pub metadata: BTreeMap<String, String>,
+    /// For whom it was made, as the request said.
+    #[schema(required = true)]
+    pub user: Option<String>,
+}
+
+impl Listed for Video {
+    fn id(&self) -> &str {
+        &self.id
+    }
 }
 
 impl Video {
@@ -156,7 +204,7 @@ impl Video {
             size: spec.map(|spec| spec.canvas.to_string()),
             seconds: spec.map(|spec| whole_seconds(spec.num_frames.seconds())),
             prompt: spec.map(|spec| spec.prompt.clone()),
-            remixed_from_video_id: None,
+            remixed_from_video_id: job.remixed_from.map(|original| original.to_string()),
             error: job
                 .error
                 .as_ref()
@@ -168,7 +216,7 @@ impl Video {
             fps: FPS,
             num_frames: spec.map(|spec| spec.num_frames.get()),
             duration_s: spec.map(|spec| spec.num_frames.seconds()),
-            metrics: (),
+            metrics: report.as_ref().filter(|_| job.told.stage_metrics).map(metrics),
             peak_memory_mb: report.as_ref().map_or(0.0, |report| mebibytes(report.peak_memory_bytes)),
             stage_durations: report.map(|report| report.stage_durations_s).unwrap_or_default(),
             action: (),
@@ -180,9 +228,15 @@ impl Video {
             attempt: job.attempt,
             priority: job.priority.as_str(),
             start_by: job.start_by.map(|at| at.unix_seconds()),
-            metadata: (),
+            metadata: job.metadata.pairs().clone(),
+            user: job.told.user.clone(),
         }
     }
+}
+
+fn metrics(report: &RunReport) -> BTreeMap<String, StageMetrics> {
+    let stages = report.stage_durations_s.iter();
+    stages.map(|(stage, duration_s)| (stage.clone(), StageMetrics { duration_s: *duration_s })).collect()
 }
 
 /// Decodes the job's spec; one of a newer program leaves its keys null.
@@ -227,6 +281,13 @@ mod tests {
             assert_eq!(whole_seconds(frames.seconds()), asked.to_string());
         }
         assert_eq!(whole_seconds(FrameCount::snap_up(22).seconds()), "1");
+    }
+
+    #[test]
+    fn a_place_is_exact_as_far_as_places_are_counted() {
+        let told = |place: u64| serde_json::to_value(PlaceInQueue::from(place)).unwrap();
+        assert_eq!((told(0), told(FARTHEST_PLACE)), (0.into(), FARTHEST_PLACE.into()));
+        assert_eq!(told(FARTHEST_PLACE + 1), format!("{FARTHEST_PLACE}+"));
     }
 
     #[test]

@@ -106,6 +106,7 @@ fn parse_range(text: &str, size_bytes: u64) -> Wanted {
 #[cfg(test)]
 mod tests {
     use axum::http::HeaderValue;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -140,6 +141,50 @@ mod tests {
             ("bytes", Wanted::Whole),
         ] {
             assert_eq!(wanted(&[(header::RANGE, range)]), expected, "{range}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_asked_only_bytes_of_the_object_are_given(
+            text in "bytes=[0-9 ,-]{0,24}|[bytes=0-9 -]{0,16}|\\PC{0,16}", size_bytes in prop_oneof![0u64..200, any::<u64>()]
+        ) {
+            if let Wanted::Part(range) = parse_range(&text, size_bytes) {
+                prop_assert!(range.start < range.end && range.end <= size_bytes, "{range:?} of {size_bytes}");
+            }
+        }
+
+        #[test]
+        fn a_range_that_begins_within_the_object_is_cut_to_it(
+            first in any::<u64>(), more in any::<u64>(), size_bytes in any::<u64>()
+        ) {
+            let last = first.saturating_add(more);
+            let expected = match first < size_bytes {
+                true => Wanted::Part(first..last.min(size_bytes - 1) + 1),
+                false => Wanted::Unsatisfiable,
+            };
+            prop_assert_eq!(parse_range(&format!("bytes={first}-{last}"), size_bytes), expected);
+            let open = if first < size_bytes { Wanted::Part(first..size_bytes) } else { Wanted::Unsatisfiable };
+            prop_assert_eq!(parse_range(&format!("bytes={first}-"), size_bytes), open);
+            let tail = match first.min(size_bytes) {
+                0 => Wanted::Unsatisfiable,
+                tail => Wanted::Part(size_bytes - tail..size_bytes),
+            };
+            prop_assert_eq!(parse_range(&format!("bytes=-{first}"), size_bytes), tail);
+        }
+
+        #[test]
+        fn any_headers_are_read_without_harm(
+            range in prop::collection::vec(any::<u8>().prop_filter("legal", |byte| *byte >= 32 && *byte != 127), 0..40),
+            condition in "\\PC{0,20}", size_bytes in any::<u64>()
+        ) {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::RANGE, HeaderValue::from_bytes(&range).unwrap());
+            if let Ok(condition) = HeaderValue::from_str(&condition) {
+                headers.insert(header::IF_RANGE, condition.clone());
+                headers.insert(header::IF_NONE_MATCH, condition);
+            }
+            Validators::new("abc", u64::from(u32::MAX), size_bytes).wanted(&headers);
         }
     }
 

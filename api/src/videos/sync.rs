@@ -1,22 +1,23 @@
 //! `POST /v1/videos/sync`: makes a video and answers with its bytes.
 //!
 //! The job is the same as any other, in the same queue and as durable; only its maker waits for it. A client that goes
-//! away, or closes its half of the connection, is taken to have lost interest, and its job is cancelled, unless it said `x-keep-job: 1`.
+//! away, or closes its half of the connection, is taken to have lost interest, and its job is cancelled, unless it said `x-keep-job: 1`
+//! or named its request (`Idempotency-Key`), and so may come back for it.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use clapboard_jobs::{Causes, Job, JobId, JobState, RunReport, Tenant};
 
-use super::content::{respond, without_result};
+use super::content::{File, respond, without_result};
 use super::object::mebibytes;
 use super::{CreateVideo, VideoFile};
-use crate::admission::{admit, asks, commit};
+use crate::admission::{Admission, Made, Waiting, admit, asks, make};
 use crate::app::{AppState, Shared};
 use crate::client::{Client, gone, unwanted};
 use crate::error::{ApiError, ErrorBody};
 use crate::error_code::ErrorCode;
-use crate::health;
+use crate::{health, submission};
 
 /// Makes a video and answers with it.
 #[utoipa::path(
@@ -29,6 +30,8 @@ use crate::health;
     params(
         ("x-strict" = Option<String>, Header, description = "`1`: refuse unknown fields instead of ignoring them."),
         ("x-keep-job" = Option<String>, Header, description = "`1`: keep the job when the client disconnects."),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 characters: the same request with the same key within 24 hours waits for the first one's video, which is kept when the client disconnects."),
+        ("traceparent" = Option<String>, Header, description = "The trace that the video belongs to, as W3C Trace Context has it."),
     ),
     responses(
         (status = 200, content_type = "video/mp4", body = VideoFile, headers(
@@ -37,28 +40,35 @@ use crate::health;
             ("X-Inference-Time-S" = String, description = "Seconds of the run."),
             ("X-Stage-Durations" = String, description = "Seconds per stage, as a JSON object."),
             ("X-Peak-Memory-MB" = String, description = "The most memory that the run's process held, in MiB."),
+            ("idempotency-replayed" = String, description = "`true`: the same request has made this video before."),
             ("x-ignored-fields" = String, description = "The fields that nothing documents, if there were any."),
         )),
         (status = 400, description = "A field breaks a rule, which the error names.", body = ErrorBody),
+        (status = 404, description = "The video was deleted while it was waited for.", body = ErrorBody),
         (status = 408, description = "The body did not come in time, or stood still.", body = ErrorBody),
+        (status = 410, description = "The video has been made before, and its file was kept as long as files are.", body = ErrorBody),
         (status = 413, description = "The texts of the body are too large.", body = ErrorBody),
         (status = 415, description = "The body is of another type.", body = ErrorBody),
-        (status = 401, description = "The API key is missing or not known.", body = ErrorBody),
+        (status = 409, description = "Another request has used the idempotency key.", body = ErrorBody),
         (status = 422, description = "The video ended without a result.", body = ErrorBody),
-        (status = 429, description = "As many videos are waiting as may.", body = ErrorBody),
+        (status = 429, description = "As many videos are waiting as may, or too many were asked for lately.", body = ErrorBody),
         (status = 503, description = "No work is taken now, or there is no room for the references.", body = ErrorBody),
         (status = 504, description = "It takes longer than the client may wait; the job goes on.", body = ErrorBody),
     ),
 )]
 pub(crate) async fn create_sync(State(shared): State<Shared>, request: Request) -> Result<Response, ApiError> {
-    let keeps = asks(request.headers(), "x-keep-job");
+    let keeps = asks(request.headers(), "x-keep-job") || submission::is_named(request.headers());
     let client = request.extensions().get::<Client>().cloned().filter(|_| !keeps);
-    let admitted = admit(&shared, request, client.clone()).await?;
+    let admission = admit(&shared, request, Waiting { client: client.clone(), stays: keeps }).await?;
     let state = shared.app;
-    // Armed before the row is there: the client may go away while it is written.
-    let mut guard =
-        CancelOnDrop { state: state.clone(), tenant: admitted.job.tenant.clone(), id: admitted.job.id, armed: !keeps };
-    let job = commit(&state, admitted.job, admitted.media).await?;
+    let mut guard = CancelOnDrop { state: state.clone(), job: None };
+    if let Admission::New(admitted) = &admission
+        && !keeps
+    {
+        // Before the row is there: the client may go away while it is written.
+        guard.job = Some((admitted.job.tenant.clone(), admitted.job.id));
+    }
+    let (Made { job, replayed }, ignored) = make(&state, admission).await?;
     let waited = tokio::select! {
         waited = ended(&state, &job.tenant, job.id) => waited,
         () = tokio::time::sleep(state.options.sync_timeout) => Err(out_of_time(&state, job.id)),
@@ -66,24 +76,27 @@ pub(crate) async fn create_sync(State(shared): State<Shared>, request: Request) 
         () = gone(client) => return Err(after_commit(unwanted(), job.id)),
     };
     // From here on there is an answer, and whatever it is, the job is not to be cancelled for it.
-    guard.armed = false;
+    guard.job = None;
     let answered = match waited {
         Ok(job) => answer(&state, &job).await,
         Err(error) => Err(error),
     };
     let mut response = answered.map_err(|error| after_commit(error, job.id))?;
-    if let Some(ignored) = admitted.ignored {
+    if let Some(ignored) = ignored {
         response.headers_mut().insert("x-ignored-fields", ignored);
+    }
+    if replayed {
+        response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
     }
     Ok(response)
 }
 
 /// Answers with the video of a job that has ended.
 async fn answer(state: &AppState, job: &Job) -> Result<Response, ApiError> {
-    let (JobState::Completed, Some(object)) = (job.state, &job.result) else {
+    let (JobState::Completed, Some(file)) = (job.state, File::video(job)) else {
         return Err(without_result(job));
     };
-    let mut response = respond(state, job, object, &HeaderMap::new()).await?;
+    let mut response = respond(state, job, &file, &HeaderMap::new()).await?;
     response.headers_mut().extend(run_headers(job));
     Ok(response)
 }
@@ -147,17 +160,15 @@ fn run_headers(job: &Job) -> HeaderMap {
 /// Cancels the job when the request is dropped before its answer is known.
 struct CancelOnDrop {
     state: AppState,
-    tenant: Tenant,
-    id: JobId,
-    armed: bool,
+    job: Option<(Tenant, JobId)>,
 }
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        if !self.armed {
+        let Some((tenant, id)) = self.job.take() else {
             return;
-        }
-        let (store, tenant, id) = (self.state.store.clone(), self.tenant.clone(), self.id);
+        };
+        let store = self.state.store.clone();
         self.state.tasks.spawn(async move {
             match store.cancel(&tenant, id).await {
                 Ok(_) => tracing::info!(job.id = %id, "cancelled a job whose client has gone"),

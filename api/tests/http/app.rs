@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::http::{HeaderMap, Method, Request, StatusCode, header};
+use axum::http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use clapboard_api::{AppState, Options, Readiness, ServiceState, router, serve};
 use clapboard_blob::DiskBlob;
-use clapboard_dispatch::MemoryDispatch;
+use clapboard_dispatch::{MemoryDispatch, MemoryLimiter};
 use clapboard_h3::{ModelProfile, Partition};
 use clapboard_jobs::fixtures::FaultyStore;
 use clapboard_jobs::{CapacityClass, Clock, Job, JobId, ListQuery, Micros, Policy, Queue, Tenant};
@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use crate::media::{FORM, Form, tools};
+use crate::openapi;
 use crate::worker::Worker;
 
 /// The moment at which everything happens: 2025-11-24 16:00:00 UTC.
@@ -91,6 +92,7 @@ impl Reply {
         assert_eq!(keys, ["code", "message", "param", "type"]);
         let expected = match self.status.as_u16() {
             401 => "authentication_error",
+            403 => "permission_error",
             429 => "rate_limit_error",
             status if status >= 500 => "server_error",
             _ => "invalid_request_error",
@@ -134,6 +136,7 @@ impl TestApp {
         let state = AppState {
             store: Arc::new(store),
             dispatch: Arc::new(MemoryDispatch::new(1000)),
+            limiter: Arc::new(MemoryLimiter::new()),
             blob: Arc::new(DiskBlob::open(&folder.path().join("media")).await.unwrap()),
             profile: Arc::new(ModelProfile::released("MiniMax-H3", vec![Partition::Fl2va])),
             tools: tools(),
@@ -194,9 +197,23 @@ impl TestApp {
         Worker::new(self.state.clone(), self.folder.path().to_owned())
     }
 
+    /// Sends a request as it is, and leaves its answer's body where it is. Whatever a test asks for, the document has to know of
+    /// such an answer.
+    pub(crate) async fn answer(&self, request: Request<Body>) -> Response<Body> {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let status = response.status();
+        assert_ne!(
+            openapi::documents(&method, &path, status),
+            Some(false),
+            "{method} {path} is not to answer {status}"
+        );
+        response
+    }
+
     /// Sends a request as it is.
     pub(crate) async fn send(&self, request: Request<Body>) -> Reply {
-        let response = self.router.clone().oneshot(request).await.unwrap();
+        let response = self.answer(request).await;
         let (parts, body) = response.into_parts();
         let body = to_bytes(body, 1 << 24).await.unwrap().to_vec();
         Reply { status: parts.status, headers: parts.headers, body }
@@ -227,6 +244,29 @@ impl TestApp {
     /// Posts JSON to make a video.
     pub(crate) async fn create(&self, fields: Value) -> Reply {
         self.post("/v1/videos", "application/json", fields.to_string()).await
+    }
+
+    /// Posts JSON to make a video, under headers.
+    pub(crate) async fn create_with(&self, fields: Value, headers: &[(&str, &str)]) -> Reply {
+        self.post_with("/v1/videos", fields, headers).await
+    }
+
+    /// Posts JSON under headers.
+    pub(crate) async fn post_with(&self, path: &str, fields: Value, headers: &[(&str, &str)]) -> Reply {
+        self.post_bytes_with(path, "application/json", fields.to_string(), headers).await
+    }
+
+    /// Posts a body of a type under headers.
+    pub(crate) async fn post_bytes_with(
+        &self,
+        path: &str,
+        content_type: &str,
+        body: impl Into<Body>,
+        headers: &[(&str, &str)],
+    ) -> Reply {
+        let request = Request::post(path).header(header::CONTENT_TYPE, content_type);
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        self.send(request.body(body.into()).unwrap()).await
     }
 
     /// Makes a small video that will pass every rule, and returns its id.

@@ -1,9 +1,12 @@
 //! Keys, and the tenants that they stand for.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
 use clapboard_api::{Auth, Options};
-use clapboard_jobs::{KeyHash, Tenant, TenantLimits};
+use clapboard_jobs::{ApiKey, KeyHash, Scope, Tenant, TenantLimits};
+use futures_util::StreamExt;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -27,7 +30,7 @@ fn tenant(name: &str) -> Tenant {
 async fn guarded() -> TestApp {
     let app = TestApp::start_with(Options { auth: Auth::Keys, ..Options::default() }).await;
     for (key, name) in [(ANN, "ann"), (BOB, "bob")] {
-        app.state.store.add_key(&hash(key), &tenant(name)).await.unwrap();
+        app.state.store.add_key(&hash(key), &ApiKey::new(tenant(name), "test")).await.unwrap();
     }
     app
 }
@@ -56,6 +59,8 @@ async fn nothing_under_v1_is_to_be_had_without_a_key() {
         (Method::GET, "/v1/videos/video_gen_00000000000000000000000000000000/content"),
         (Method::PUT, "/v1/videos"),
         (Method::GET, "/v1/models"),
+        (Method::GET, "/v1/webhook_endpoints"),
+        (Method::GET, "/v1/webhook_secret"),
         (Method::GET, "/v1/nowhere"),
         (Method::GET, "/v1"),
     ] {
@@ -119,13 +124,14 @@ async fn a_synchronous_request_waits_for_the_video_of_its_tenant() {
 async fn a_known_key_is_not_looked_up_every_time_and_a_new_one_works_at_once() {
     let app = guarded().await;
     let id = create_as(&app, ANN).await.good()["id"].as_str().unwrap().to_owned();
-    app.state.store.add_key(&hash(ANN), &tenant("bob")).await.unwrap();
     let path = format!("/v1/videos/{id}");
-    assert_eq!(call_as(&app, ANN, Method::GET, &path).await.good()["id"], id, "the key is still taken for ann's");
-
-    call_as(&app, "sk-new", Method::GET, "/v1/videos").await.refused(401, "invalid_api_key", None);
-    app.state.store.add_key(&hash("sk-new"), &tenant("ann")).await.unwrap();
+    call_as(&app, "sk-new", Method::GET, &path).await.refused(401, "invalid_api_key", None);
+    let key = ApiKey::new(tenant("ann"), "test");
+    app.state.store.add_key(&hash("sk-new"), &key).await.unwrap();
     assert_eq!(call_as(&app, "sk-new", Method::GET, &path).await.good()["id"], id);
+
+    app.state.store.revoke_key(key.id).await.unwrap().unwrap();
+    assert_eq!(call_as(&app, "sk-new", Method::GET, &path).await.good()["id"], id, "it is remembered for a moment");
 }
 
 #[tokio::test]
@@ -179,4 +185,71 @@ async fn who_is_refused_in_the_middle_of_sending_gets_to_read_why() {
     let mut answer = String::new();
     within(client.read_to_string(&mut answer)).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 401") && answer.contains("invalid_api_key"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_key_that_is_revoked_ends_its_streams_of_events() {
+    let pause = Duration::from_millis(2);
+    let options = Options { auth: Auth::Keys, key_memory: pause, event_poll: pause, ..Options::default() };
+    let app = TestApp::start_with(options).await;
+    let (key, other) = (ApiKey::new(tenant("ann"), "old"), ApiKey::new(tenant("ann"), "other"));
+    app.state.store.add_key(&hash(ANN), &key).await.unwrap();
+    app.state.store.add_key(&hash(BOB), &other).await.unwrap();
+    let id = create_as(&app, ANN).await.good()["id"].as_str().unwrap().to_owned();
+    let request = |key: &str| {
+        let request = Request::get(format!("/v1/videos/{id}/events")).header("authorization", format!("Bearer {key}"));
+        request.body(Body::empty()).unwrap()
+    };
+    let mut kept = app.answer(request(BOB)).await.into_body().into_data_stream();
+    let mut lost = app.answer(request(ANN)).await.into_body().into_data_stream();
+    for stream in [&mut kept, &mut lost] {
+        assert!(within(stream.next()).await.unwrap().unwrap().starts_with(b"event: video.progress"));
+    }
+    app.state.store.revoke_key(key.id).await.unwrap().unwrap();
+    assert!(within(lost.next()).await.is_none(), "the queued video has changed nothing");
+    app.worker().do_one().await;
+    let mut last = Vec::new();
+    while let Some(event) = within(kept.next()).await {
+        last = event.unwrap().to_vec();
+    }
+    assert!(last.starts_with(b"event: video.completed"), "the other key's goes on to the end");
+}
+
+#[tokio::test]
+async fn a_key_is_good_for_its_scopes_alone() {
+    let app = guarded().await;
+    let (nowhere, video) = ("/v1/videos/video_gen_00000000000000000000000000000000", "/v1/videos");
+    for (name, scope) in [("read", Scope::Read), ("write", Scope::Write), ("hooks", Scope::Webhooks)] {
+        let key = ApiKey { scopes: [scope].into(), ..ApiKey::new(tenant("ann"), name) };
+        app.state.store.add_key(&hash(name), &key).await.unwrap();
+        for (method, path, needed) in [
+            (Method::GET, video, Scope::Read),
+            (Method::GET, nowhere, Scope::Read),
+            (Method::DELETE, nowhere, Scope::Write),
+            (Method::POST, video, Scope::Write),
+            (Method::GET, "/v1/webhook_endpoints", Scope::Webhooks),
+            (Method::GET, "/v1/webhook_secret", Scope::Webhooks),
+        ] {
+            let reply = call_as(&app, name, method.clone(), path).await;
+            if scope == needed {
+                assert_ne!(reply.status, StatusCode::FORBIDDEN, "{name} {method} {path}");
+            } else {
+                let message = reply.refused(403, "insufficient_scope", None);
+                assert_eq!(message, format!("the API key is not good for this: it lacks the scope {needed}"));
+            }
+        }
+        call_as(&app, name, Method::GET, "/v1/models").await.good();
+    }
+    assert!(app.state.store.list(&tenant("ann"), &clapboard_jobs::ListQuery::default()).await.unwrap().jobs.is_empty());
+}
+
+#[tokio::test]
+async fn a_revoked_key_is_good_for_nothing() {
+    let app = guarded().await;
+    let key = ApiKey::new(tenant("ann"), "old");
+    app.state.store.add_key(&hash("sk-old"), &key).await.unwrap();
+    app.state.store.revoke_key(key.id).await.unwrap().unwrap();
+    let message = call_as(&app, "sk-old", Method::GET, "/v1/videos").await.refused(401, "invalid_api_key", None);
+    assert_eq!(message, "the API key is not known here");
+    call_as(&app, ANN, Method::GET, "/v1/videos").await.good();
 }

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::Request;
 use clapboard_api::{AppState, Auth, Options};
 use clapboard_h3::{ModelProfile, Partition};
-use clapboard_jobs::KeyHash;
+use clapboard_jobs::{ApiKey, KeyHash};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -70,7 +70,7 @@ async fn a_tenant_that_holds_its_share_leaves_the_rest_to_others() {
     let app = TestApp::start_all(options).await;
     for name in ["ann", "bob"] {
         let hash = KeyHash(Sha256::digest(name).into());
-        app.state.store.add_key(&hash, &name.parse().unwrap()).await.unwrap();
+        app.state.store.add_key(&hash, &ApiKey::new(name.parse().unwrap(), "test")).await.unwrap();
     }
     let held = holding(&app, "ann").await;
     post_as(&app, "ann").await.refused(503, "no_capacity", None);

@@ -4,8 +4,11 @@ use axum::body::Body;
 use axum::http::{Method, Request};
 use clapboard_api::{AppState, Readiness, ServiceState};
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::app::TestApp;
+use crate::connections::within;
 
 #[tokio::test]
 async fn a_route_that_is_not_there_is_answered_in_the_one_shape() {
@@ -43,17 +46,42 @@ async fn routes_that_are_not_built_say_so_and_are_not_taken_for_ids() {
         (Method::POST, "/v1/videos/extensions"),
         (Method::POST, "/v1/videos/characters"),
         (Method::GET, "/v1/videos/characters/char_1"),
-        (Method::POST, "/v1/videos/video_gen_x/remix"),
-        (Method::POST, "/v1/videos/video_gen_x/cancel"),
-        (Method::GET, "/v1/videos/video_gen_x/events"),
-        (Method::GET, "/v1/models/sora-2"),
-        (Method::POST, "/v1/webhook_endpoints/we_1/rotate_secret"),
         (Method::GET, "/metrics"),
-        (Method::GET, "/docs"),
     ] {
         let reply = app.call(method, path).await;
         reply.refused(501, "unsupported", None);
         assert_eq!(reply.header("x-should-retry"), "false", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_is_answered_in_the_middle_of_sending_gets_to_read_it() {
+    let app = TestApp::start().await;
+    let address = app.listen().await;
+    let body = vec![b' '; 8 << 20];
+    let unknown = "/v1/videos/video_gen_00000000000000000000000000000000";
+    for (request, status, code) in [
+        ("POST /v1/videos/edits".to_owned(), 501, "unsupported"),
+        ("POST /v1/videos/characters".to_owned(), 501, "unsupported"),
+        ("POST /v1/nowhere".to_owned(), 404, "not_found"),
+        ("POST /videos".to_owned(), 404, "not_found"),
+        ("PUT /v1/videos".to_owned(), 405, "method_not_allowed"),
+        ("POST /v1/videos/nonsense/remix".to_owned(), 404, "not_found"),
+        ("POST /v1/webhook_endpoints/nonsense".to_owned(), 404, "not_found"),
+        (format!("POST {unknown}/cancel"), 404, "not_found"),
+        (format!("DELETE {unknown}"), 404, "not_found"),
+        ("POST /v1/videos".to_owned(), 415, "unsupported_media_type"),
+    ] {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let head = format!(
+            "{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: video/mp4\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        client.write_all(head.as_bytes()).await.unwrap();
+        within(client.write_all(&body)).await.unwrap_or_else(|error| panic!("{request} was cut off: {error}"));
+        let mut answer = String::new();
+        within(client.read_to_string(&mut answer)).await.unwrap_or_else(|error| panic!("{request}: {error}"));
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")) && answer.contains(code), "{request}: {answer}");
     }
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
-use clapboard_jobs::{Policy, Priority, Tenant, backoff};
+use clapboard_api::Options;
+use clapboard_jobs::{NewJob, Policy, Priority, Tenant, backoff};
 use insta::assert_json_snapshot;
 use serde_json::json;
 
@@ -63,6 +64,20 @@ async fn a_failed_job_is_told_with_200_and_has_no_content() {
 }
 
 #[tokio::test]
+async fn a_service_that_does_as_vllm_omni_answers_for_a_failed_job_with_an_error() {
+    let app = TestApp::start_with(Options { compat_failed_job_http_status: true, ..Options::default() }).await;
+    let (failed, cancelled, waiting) = (app.create_any().await, app.create_any().await, app.create_any().await);
+    app.worker().fail_one().await;
+    app.call(Method::POST, &format!("/v1/videos/{cancelled}/cancel")).await.good();
+    for (id, status, retry) in [(failed, 500, "false"), (cancelled, 400, "false"), (waiting, 200, "")] {
+        let reply = app.get(&format!("/v1/videos/{id}")).await;
+        assert_eq!((reply.status.as_u16(), reply.header("x-should-retry")), (status, retry));
+        assert_eq!(reply.json()["id"], json!(id));
+    }
+    assert_eq!(app.get("/v1/videos").await.good()["data"].as_array().unwrap().len(), 3);
+}
+
+#[tokio::test]
 async fn a_cancelled_job_is_failed_with_the_code_cancelled() {
     let app = TestApp::start().await;
     let id = app.create_any().await;
@@ -89,6 +104,23 @@ async fn queued_jobs_know_their_places() {
     for (id, place) in [(&first, 1), (&second, 2)] {
         assert_eq!(app.get(&format!("/v1/videos/{id}")).await.good()["queue_position"], place);
     }
+}
+
+#[tokio::test]
+async fn a_place_is_exact_up_to_a_thousand_and_then_a_text() {
+    let app = TestApp::start().await;
+    let first = app.create_any().await;
+    let spec = app.job(&first).await.spec.decode().unwrap();
+    let mut ids = vec![first];
+    for _ in 0..1000 {
+        let job = NewJob::new(Tenant::default(), "MiniMax-H3", &spec);
+        ids.push(app.state.store.create(job).await.unwrap().id.to_string());
+    }
+    let place = async |id: &str| app.get(&format!("/v1/videos/{id}")).await.good()["queue_position"].clone();
+    assert_eq!((place(&ids[999]).await, place(&ids[1000]).await), (json!(1000), json!("1000+")));
+    assert_eq!(app.create_with(json!({"prompt": "x", "size": "512x288"}), &[]).await.good()["queue_position"], "1000+");
+    app.call(Method::POST, &format!("/v1/videos/{}/cancel", ids[1000])).await.good();
+    assert_eq!(place(&ids[1000]).await, json!(null), "it does not wait any more");
 }
 
 #[tokio::test]

@@ -15,7 +15,12 @@ use crate::connections::within;
 
 async fn call(app: &TestApp, method: &Method, path: &str) -> Reply {
     if *method == Method::POST {
-        return app.post(path, "application/json", r#"{"prompt": "a cat", "size": "512x288"}"#).await;
+        let fields = if path.ends_with("/remix") {
+            r#"{"prompt": "a dog"}"#
+        } else {
+            r#"{"prompt": "a cat", "size": "512x288"}"#
+        };
+        return app.post(path, "application/json", fields).await;
     }
     app.call(method.clone(), path).await
 }
@@ -27,6 +32,7 @@ async fn every_route_says_that_the_store_is_away_and_works_again_when_it_is_back
     app.worker().do_one().await;
     let one = format!("/v1/videos/{id}");
     let content = format!("{one}/content");
+    let [cancel, remix, events] = ["cancel", "remix", "events"].map(|verb| format!("{one}/{verb}"));
     let routes = [
         (Method::POST, "/v1/videos"),
         (Method::POST, "/v1/videos/sync"),
@@ -34,6 +40,9 @@ async fn every_route_says_that_the_store_is_away_and_works_again_when_it_is_back
         (Method::GET, &one),
         (Method::DELETE, &one),
         (Method::GET, &content),
+        (Method::POST, &cancel),
+        (Method::POST, &remix),
+        (Method::GET, &events),
         (Method::GET, "/ready"),
     ];
     for _ in 0..2 {

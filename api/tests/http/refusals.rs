@@ -70,7 +70,18 @@ async fn every_rule_of_text_to_video_is_named_at_once_on_both_routes() {
         (json!({"extra_params": {"task": "ref2va"}}), "unsupported_task", "extra_params.task"),
         (json!({"extra_params": "{"}), "invalid_json", "extra_params"),
         (json!({"lora": {"name": "x", "path": "/etc"}}), "unsupported_parameter", "lora"),
-        (json!({"webhook_url": "http://169.254.169.254/"}), "unsupported_parameter", "webhook_url"),
+        (json!({"webhook_url": "http://a.example/"}), "invalid_webhook_url", "webhook_url"),
+        (json!({"webhook_url": "https://169.254.169.254/"}), "webhook_url_forbidden", "webhook_url"),
+        (json!({"extra_params": {"webhook_url": "x"}}), "invalid_webhook_url", "extra_params.webhook_url"),
+        (json!({"webhook_events": ["video.failed"]}), "invalid_value", "webhook_events"),
+        (json!({"metadata": {"k": "x".repeat(513)}}), "invalid_value", "metadata"),
+        (json!({"expires_after": 3599}), "invalid_value", "expires_after"),
+        (
+            json!({"expires_after": {"anchor": "created_at", "seconds": 3600}}),
+            "unsupported_parameter",
+            "expires_after.anchor",
+        ),
+        (json!({"user": "x".repeat(257)}), "string_above_max_length", "user"),
         (json!({"extra_params": {"long_video": true}}), "unsupported_parameter", "extra_params.long_video"),
         (json!({"audio_reference": {"audio_url": "file:///a"}}), "invalid_reference_url", "audio_reference.audio_url"),
         (json!({"audio_reference": "x"}), "invalid_json", "audio_reference"),
@@ -132,16 +143,6 @@ async fn an_unknown_field_is_reported_and_refused_only_on_demand() {
     let strict = Request::post("/v1/videos").header("content-type", "application/json").header("x-strict", "1");
     let reply = app.send(strict.body(Body::from(fields.to_string())).unwrap()).await;
     assert_eq!(reply.refused(400, "unknown_parameter", Some("foo")), "foo is not a parameter");
-}
-
-#[tokio::test]
-async fn a_client_that_counts_on_deduplication_is_told_that_there_is_none() {
-    let app = TestApp::start().await;
-    let request =
-        Request::post("/v1/videos").header("content-type", "application/json").header("idempotency-key", "k1");
-    let reply = app.send(request.body(Body::from(with(json!({})).to_string())).unwrap()).await;
-    reply.refused(400, "unsupported_parameter", Some("Idempotency-Key"));
-    assert!(app.jobs().await.is_empty());
 }
 
 #[tokio::test]

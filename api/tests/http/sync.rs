@@ -133,8 +133,15 @@ async fn a_client_that_hangs_up_cancels_its_job() {
 
 #[tokio::test]
 async fn a_client_that_hangs_up_may_have_asked_to_keep_the_job() {
+    // A name says that it comes back.
+    for extra in ["x-keep-job: 1\r\n", "Idempotency-Key: k\r\n"] {
+        keeps_its_job(extra).await;
+    }
+}
+
+async fn keeps_its_job(extra: &str) {
     let app = TestApp::start().await;
-    ask_and_hang_up(&app, "x-keep-job: 1\r\n").await;
+    ask_and_hang_up(&app, extra).await;
     // A second client that keeps nothing: when its cancel is seen, the first one's would have been too.
     let mut client = TcpStream::connect(app.listen().await).await.unwrap();
     let request = format!(

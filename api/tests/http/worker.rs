@@ -6,12 +6,18 @@ use std::path::PathBuf;
 use clapboard_api::AppState;
 use clapboard_h3::Partition;
 use clapboard_jobs::{
-    Claimant, Claimed, FailureCode, JobError, Outcome, Phase, Progress, ResultObject, RunReport, WorkerId,
+    BlobKey, Claimant, Claimed, FailureCode, JobError, Outcome, Phase, Preview, PreviewKind, Progress, ResultObject,
+    RunReport, WorkerId,
 };
 
 /// What every finished video holds: 1000 bytes, each its place modulo 251.
 pub(crate) fn film() -> Vec<u8> {
     (0..1000u32).map(|at| (at % 251) as u8).collect()
+}
+
+/// What the pictures of every finished video hold.
+pub(crate) fn picture(kind: PreviewKind) -> Vec<u8> {
+    format!("a {} of the film", kind.as_str()).into_bytes()
 }
 
 /// A worker.
@@ -48,7 +54,7 @@ impl Worker {
     /// Stores the film and finishes.
     pub(crate) async fn finish(&self, claimed: &Claimed) {
         let object = self.put(claimed).await;
-        self.finish_with(claimed, object).await;
+        self.finish_with(claimed, object, Vec::new()).await;
     }
 
     /// Does the next job and loses its file before anybody hears that it is done.
@@ -56,30 +62,46 @@ impl Worker {
         let claimed = self.begin().await;
         let object = self.put(&claimed).await;
         self.state.blob.delete(&object.key).await.unwrap();
-        self.finish_with(&claimed, object).await;
+        self.finish_with(&claimed, object, Vec::new()).await;
     }
 
     async fn put(&self, claimed: &Claimed) -> ResultObject {
-        let file = self.folder.join("film.mp4");
-        std::fs::write(&file, film()).unwrap();
-        let key = claimed.lease.result_key();
+        self.put_bytes(claimed.lease.result_key(), &film()).await
+    }
+
+    async fn put_bytes(&self, key: BlobKey, bytes: &[u8]) -> ResultObject {
+        let file = self.folder.join("put");
+        std::fs::write(&file, bytes).unwrap();
         let put = self.state.blob.put_file(&key, &file, &|| ()).await.unwrap();
         ResultObject { key, size_bytes: put.size_bytes, sha256: put.sha256 }
     }
 
-    async fn finish_with(&self, claimed: &Claimed, object: ResultObject) {
+    async fn finish_with(&self, claimed: &Claimed, object: ResultObject, previews: Vec<Preview>) {
         let report = RunReport {
             inference_s: 12.3456,
             stage_durations_s: BTreeMap::from([("denoise".to_owned(), 10.5), ("decode_video".to_owned(), 1.25)]),
             peak_memory_bytes: 3 << 20,
         };
-        self.state.store.finish(&claimed.lease, Outcome::Completed { object, report }).await.unwrap();
+        self.state.store.finish(&claimed.lease, Outcome::Completed { object, previews, report }).await.unwrap();
     }
 
     /// Does the next job from beginning to end.
     pub(crate) async fn do_one(&self) {
         let claimed = self.begin().await;
         self.finish(&claimed).await;
+    }
+
+    /// Does the next job, and makes pictures of its video.
+    pub(crate) async fn do_one_with_previews(&self) {
+        let claimed = self.begin().await;
+        self.state.store.expect_previews(&claimed.lease).await.unwrap();
+        let mut previews = Vec::new();
+        for kind in PreviewKind::ALL {
+            let object = self.put_bytes(claimed.lease.preview_key(kind), &picture(kind)).await;
+            previews.push(Preview { kind, object });
+        }
+        let object = self.put(&claimed).await;
+        self.finish_with(&claimed, object, previews).await;
     }
 
     /// Fails the next job.
