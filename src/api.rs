@@ -15,7 +15,7 @@ use crate::output;
 use crate::process::{CLOSING_TIME, Parts, block_on};
 use crate::profile::RELEASED_NAME;
 use crate::rooms::{self, Shared};
-use crate::settings::{Distributed, DistributedArgs, Http, HttpArgs, MediaArgs, PolicyArgs, partition};
+use crate::settings::{Distributed, DistributedArgs, Http, HttpArgs, MediaArgs, PolicyArgs, WebhookArgs, partition};
 use crate::spool::Spool;
 
 /// Serve HTTP only, over Postgres, Redis and S3; any number of these may run
@@ -28,6 +28,8 @@ pub(crate) struct Args {
     model: ModelArgs,
     #[command(flatten)]
     http: HttpArgs,
+    #[command(flatten)]
+    webhooks: WebhookArgs,
     #[command(flatten)]
     media: MediaArgs,
     /// The directory of what is being uploaded, with room for --max-uploads requests. Processes may share it, and remove
@@ -89,8 +91,10 @@ impl TryFrom<Args> for Config {
 
     /// Errors: a sentence about the first setting that is missing or cannot be.
     fn try_from(args: Args) -> anyhow::Result<Self> {
+        let mut http = Http::try_from(args.http)?;
+        args.webhooks.apply(&mut http.options);
         Ok(Self {
-            http: Http::try_from(args.http)?,
+            http,
             tools: args.media.find()?,
             spool: args.spool,
             policy: args.policy.policy()?,
@@ -124,6 +128,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         spool: spool.path(),
         profile: config.profile,
         readiness: readiness.clone(),
+        limiter: Arc::new(servers.limiter),
     };
     let address = rooms::spawn_api(&mut parts, &shared, api).await?;
     output::status(format_args!("clapboard listens on http://{address}"));

@@ -2,6 +2,7 @@
 
 mod change;
 mod describe;
+mod fleet;
 mod list;
 mod show;
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod generate;
 mod host;
 mod interrupt;
 mod jobs;
+mod keys;
 mod locked_dir;
 mod migrate;
 mod output;
@@ -21,6 +22,7 @@ mod serve;
 mod settings;
 mod spool;
 mod table;
+mod tenants;
 mod utc;
 mod verify;
 mod worker;
@@ -55,6 +57,8 @@ enum Command {
     Doctor(doctor::Args),
     Jobs(jobs::Args),
     Workers(workers::Args),
+    Keys(keys::Args),
+    Tenants(tenants::Args),
     Bench(bench::Args),
     Generate(generate::Args),
     Checkpoint(checkpoint::Args),
@@ -131,6 +135,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Doctor(args) => doctor::run(args),
         Command::Jobs(args) => jobs::run(args),
         Command::Workers(args) => workers::run(args),
+        Command::Keys(args) => keys::run(args),
+        Command::Tenants(args) => tenants::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Generate(args) => generate::run(args),
         Command::Checkpoint(args) => checkpoint::run(args),
@@ -165,14 +171,31 @@ mod tests {
 
     #[test]
     fn what_is_not_built_does_not_parse() {
-        for absent in ["plan", "keys"] {
+        for absent in ["plan", "webhooks"] {
             assert!(Cli::try_parse_from(["clapboard", absent]).is_err(), "{absent} parses");
         }
     }
 
     /// What one call is to do, in contrast to what holds for a deployment.
-    const OF_ONE_CALL: [&str; 9] =
-        ["json", "status", "limit", "after", "oldest_first", "job", "worker", "partition", "check"];
+    const OF_ONE_CALL: [&str; 17] = [
+        "json",
+        "status",
+        "limit",
+        "after",
+        "oldest_first",
+        "job",
+        "worker",
+        "partition",
+        "check",
+        "name",
+        "scope",
+        "requests_per_minute",
+        "key",
+        "weight",
+        "max_running",
+        "max_queued",
+        "only_tenant",
+    ];
 
     /// The variables that have a usual name.
     const USUAL: [(&str, &str); 10] = [

@@ -8,7 +8,7 @@ use anyhow::Context;
 use clapboard_api::{AppState, Options, Readiness};
 use clapboard_engine::{EngineConfig, EngineHandle};
 use clapboard_h3::ModelProfile;
-use clapboard_jobs::{Blob, Dispatch, Store};
+use clapboard_jobs::{Blob, Dispatch, Limiter, Store};
 use clapboard_media::MediaTools;
 use clapboard_scheduler::Scheduler;
 use clapboard_worker::{Drained, Worker};
@@ -34,6 +34,8 @@ pub(crate) struct Api {
     pub(crate) spool: PathBuf,
     pub(crate) profile: ModelProfile,
     pub(crate) readiness: Readiness,
+    /// Counts the requests of each client.
+    pub(crate) limiter: Arc<dyn Limiter>,
 }
 
 /// What a worker needs besides.
@@ -48,7 +50,7 @@ pub(crate) struct Engine {
 ///
 /// Errors: when that address cannot be listened on.
 pub(crate) async fn spawn_api(parts: &mut Parts, shared: &Shared, api: Api) -> anyhow::Result<SocketAddr> {
-    let Api { http: Http { listen, options }, tools, spool, profile, readiness } = api;
+    let Api { http: Http { listen, options }, tools, spool, profile, readiness, limiter } = api;
     let options = Options { spool, ..options };
     let listener = TcpListener::bind(listen).await.with_context(|| format!("could not listen on {listen}"))?;
     let address = listener.local_addr().context("could not learn the address that is listened on")?;
@@ -59,6 +61,7 @@ pub(crate) async fn spawn_api(parts: &mut Parts, shared: &Shared, api: Api) -> a
         tools: Arc::new(tools),
         profile: Arc::new(profile),
         readiness,
+        limiter,
         options: Arc::new(options.clone()),
         tasks: parts.tasks(),
     };

@@ -10,9 +10,9 @@ use crate::interrupt::Interrupts;
 use crate::output;
 use crate::process::{CLOSING_TIME, Parts, block_on};
 use crate::rooms::{self, Shared};
-use crate::settings::{Distributed, DistributedArgs, PolicyArgs, SweepArgs};
+use crate::settings::{Distributed, DistributedArgs, PolicyArgs, SweepArgs, WebhookArgs};
 
-/// Look after what time does to jobs: hints, ended leases, deadlines, retention; any number of these may run
+/// Look after what time does to jobs: hints, ended leases, deadlines, retention, webhooks; any number of these may run
 ///
 /// No replica leads: each may die at any moment, and two that run at once do not disturb each other. SIGTERM or SIGINT
 /// ends it.
@@ -20,6 +20,8 @@ use crate::settings::{Distributed, DistributedArgs, PolicyArgs, SweepArgs};
 pub(crate) struct Args {
     #[command(flatten)]
     sweeps: SweepArgs,
+    #[command(flatten)]
+    webhooks: WebhookArgs,
     #[command(flatten)]
     policy: PolicyArgs,
     #[command(flatten)]
@@ -38,7 +40,7 @@ impl TryFrom<Args> for Config {
 
     /// Errors: a sentence about the first setting that is missing or cannot be.
     fn try_from(args: Args) -> anyhow::Result<Self> {
-        let sweeps = args.sweeps.options()?;
+        let sweeps = args.sweeps.options(&args.webhooks)?;
         let policy = args.policy.policy()?;
         let distributed = Distributed::try_from(args.distributed)?;
         distributed.has_room_for_refills_of(sweeps.refill_window)?;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use clapboard_api::{Readiness, ServiceState};
 use clapboard_blob::DiskBlob;
-use clapboard_dispatch::MemoryDispatch;
+use clapboard_dispatch::{MemoryDispatch, MemoryLimiter};
 use clapboard_h3::ModelProfile;
 use clapboard_jobs::{Store, SystemClock};
 use clapboard_scheduler::take_back_from_dead;
@@ -66,6 +66,7 @@ async fn serve(config: Config, profile: ModelProfile) -> anyhow::Result<()> {
         spool: spool.path(),
         profile,
         readiness: readiness.clone(),
+        limiter: Arc::new(MemoryLimiter::new()),
     };
     let address = rooms::spawn_api(&mut parts, &shared_with_api, api).await?;
     rooms::spawn_scheduler(&mut parts, &shared, config.scheduler)?;

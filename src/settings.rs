@@ -17,6 +17,7 @@ mod policy;
 mod redis;
 mod secret;
 mod sweeps;
+mod webhooks;
 mod worker;
 
 pub(crate) use self::database::DatabaseArgs;
@@ -32,4 +33,5 @@ pub(crate) use self::policy::PolicyArgs;
 pub(crate) use self::redis::RedisArgs;
 pub(crate) use self::secret::Secret;
 pub(crate) use self::sweeps::SweepArgs;
+pub(crate) use self::webhooks::{WebhookArgs, url_host};
 pub(crate) use self::worker::{WorkerArgs, WorkerSettings};

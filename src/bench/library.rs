@@ -122,7 +122,8 @@ async fn start_one(store: &dyn Store, dispatch: &dyn Dispatch, claimant: &Claima
 
 async fn finish(store: &dyn Store, lease: &clapboard_jobs::Lease) -> anyhow::Result<()> {
     let object = ResultObject { key: lease.result_key(), size_bytes: 1, sha256: "0".repeat(64) };
-    let state = store.finish(lease, Outcome::Completed { object, report: RunReport::default() }).await?;
+    let state =
+        store.finish(lease, Outcome::Completed { object, previews: Vec::new(), report: RunReport::default() }).await?;
     ensure!(state == JobState::Completed, "a job ended as {state}");
     Ok(())
 }

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clapboard_h3::Partition;
-use clapboard_jobs::{Claimant, FailureCode, HandBack, JobError, NewJob, Store, Tenant, TenantLimits, WorkerId};
+use clapboard_jobs::{
+    Claimant, FailureCode, HandBack, JobError, Keyring, NewJob, Store, Tenant, TenantLimits, WorkerId,
+};
 
 use super::figures::Latencies;
 use super::queue::{Servers, smallest_spec};

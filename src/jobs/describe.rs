@@ -4,6 +4,7 @@ use clapboard_h3::{Input, InputRole, InputShape};
 use clapboard_jobs::{Attempt, Job, JobError, JobState, Micros};
 use serde_json::{Value, json};
 
+use super::fleet::Fleet;
 use crate::utc;
 
 /// Describes a job for a program.
@@ -90,7 +91,7 @@ pub(super) fn attempt(attempt: &Attempt) -> Value {
 }
 
 /// Says in a few words what is special about a job: how far it is, what it waits for, why it failed.
-pub(super) fn note(job: &Job, now: Micros) -> String {
+pub(super) fn note(job: &Job, now: Micros, fleet: &Fleet) -> String {
     let progress = job.progress;
     match job.state {
         JobState::Running if job.cancel_requested_at.is_some() => "cancel requested".to_owned(),
@@ -98,9 +99,9 @@ pub(super) fn note(job: &Job, now: Micros) -> String {
         JobState::Running if progress.total_steps == 0 => progress.phase.to_string(),
         JobState::Running => format!("{} {}/{}", progress.phase, progress.step, progress.total_steps),
         JobState::Queued if job.run_at > now => format!("again at {}", utc::seconds(job.run_at)),
-        JobState::Queued => {
+        JobState::Queued => fleet.hindrance(job).unwrap_or_else(|| {
             job.checkpoint.as_ref().map_or_else(String::new, |at| format!("goes on at step {}", at.step))
-        }
+        }),
         JobState::Completed if job.result.is_none() => "video expired".to_owned(),
         JobState::Completed => String::new(),
         JobState::Failed | JobState::Cancelled => job.error.as_ref().map_or_else(String::new, code),

@@ -3,6 +3,7 @@
 use clapboard_jobs::{JobId, ListQuery, Order, Status};
 use serde_json::{Value, json};
 
+use super::fleet::Fleet;
 use super::{CommonArgs, describe};
 use crate::output;
 use crate::table::Table;
@@ -30,14 +31,14 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args) -> anyhow::Result<()> {
     let store = args.common.from.open().await?;
     let order = if args.oldest_first { Order::Ascending } else { Order::Descending };
-    let query = ListQuery { after: args.after, limit: args.limit, order, status: args.status };
+    let query = ListQuery { after: args.after, limit: args.limit, order, status: args.status, ..ListQuery::default() };
     let page = store.list(&args.common.tenant, &query).await?;
     if args.common.json {
         let jobs: Vec<Value> = page.jobs.iter().map(describe::job).collect();
         output::json(&json!({ "jobs": jobs, "has_more": page.has_more }));
         return Ok(());
     }
-    let now = store.now().await?;
+    let (now, fleet) = (store.now().await?, Fleet::of(&*store).await?);
     let mut table = Table::new(["ID", "STATE", "DONE", "ATTEMPT", "QUEUE", "CREATED", "NOTE"]);
     for job in &page.jobs {
         table.add([
@@ -47,7 +48,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
             format!("{}/{}", job.attempt, job.max_attempts),
             job.queue().to_string(),
             utc::seconds(job.created_at),
-            describe::note(job, now),
+            describe::note(job, now, &fleet),
         ]);
     }
     output::line(format_args!("{table}"));

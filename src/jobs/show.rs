@@ -4,6 +4,7 @@ use anyhow::Context;
 use clapboard_jobs::{Attempt, Job, JobId, Micros};
 use serde_json::{Value, json};
 
+use super::fleet::Fleet;
 use super::{CommonArgs, describe};
 use crate::output;
 use crate::table::Table;
@@ -35,8 +36,8 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
         output::json(&object);
         return Ok(());
     }
-    let now = store.now().await?;
-    for (name, text) in facts(&job, position, now) {
+    let (now, fleet) = (store.now().await?, Fleet::of(&*store).await?);
+    for (name, text) in facts(&job, position, now, &fleet) {
         output::line(format_args!("{name:<12} {text}"));
     }
     output::line(format_args!("\n{}", table(&attempts)));
@@ -44,8 +45,8 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
 }
 
 /// What is known of a job, each fact with its name.
-fn facts(job: &Job, position: Option<u64>, now: Micros) -> Vec<(&'static str, String)> {
-    let note = describe::note(job, now);
+fn facts(job: &Job, position: Option<u64>, now: Micros, fleet: &Fleet) -> Vec<(&'static str, String)> {
+    let note = describe::note(job, now, fleet);
     let state = if note.is_empty() { job.state.to_string() } else { format!("{} ({note})", job.state) };
     let mut facts = vec![
         ("job", job.id.to_string()),

@@ -49,6 +49,12 @@ async fn make(store: &SqliteStore, fails: bool) -> anyhow::Result<Job> {
     Ok(store.get(&Tenant::default(), id).await?.unwrap())
 }
 
+/// A job that waits, of which only the row is there.
+pub(super) fn queued_job() -> Job {
+    let folder = tempfile::tempdir().unwrap();
+    block_on(async { make(&open(folder.path()).await, false).await }).unwrap()
+}
+
 fn state(data: &Path, job: &Job) -> JobState {
     block_on(async { Ok(open(data).await.get(&job.tenant, job.id).await?.unwrap().state) }).unwrap()
 }
@@ -118,5 +124,5 @@ fn every_way_of_looking_works_beside_an_open_store_and_none_shows_the_prompt() {
     let told = describe::job(&job).to_string();
     assert!(told.contains("the film tore") && told.contains("\"num_frames\":209"), "{told}");
     assert!(!told.contains("hunter2"), "{told}");
-    assert_eq!(describe::note(&job, job.created_at), "generation_failed");
+    assert_eq!(describe::note(&job, job.created_at, &fleet::Fleet::default()), "generation_failed");
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::settings::{EngineArgs, HttpArgs, MediaArgs, PartitionArgs, PolicyArgs, SweepArgs, WorkerArgs};
+use crate::settings::{EngineArgs, HttpArgs, MediaArgs, PartitionArgs, PolicyArgs, SweepArgs, WebhookArgs, WorkerArgs};
 
 /// Run the whole service in one process: API, scheduler and one worker over a data directory
 ///
@@ -27,4 +27,6 @@ pub(crate) struct Args {
     pub(super) worker: WorkerArgs,
     #[command(flatten)]
     pub(super) sweeps: SweepArgs,
+    #[command(flatten)]
+    pub(super) webhooks: WebhookArgs,
 }

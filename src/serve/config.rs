@@ -28,12 +28,13 @@ impl TryFrom<Args> for Config {
 
     /// Errors: a sentence about the first setting, or pair of settings, that cannot be.
     fn try_from(args: Args) -> anyhow::Result<Self> {
-        let Args { engine, partitions, media, http, data, policy, worker, sweeps } = args;
-        let http = Http::try_from(http)?;
+        let Args { engine, partitions, media, http, data, policy, worker, sweeps, webhooks } = args;
+        let mut http = Http::try_from(http)?;
+        webhooks.apply(&mut http.options);
         let policy = policy.policy()?;
         let worker = worker.settings(&policy)?;
         Ok(Self {
-            scheduler: sweeps.options()?,
+            scheduler: sweeps.options(&webhooks)?,
             window: sweeps.window(),
             engine: engine.config(partitions.partitions())?,
             tools: media.find()?,

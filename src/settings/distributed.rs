@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use clapboard_blob::{S3Blob, S3Options};
-use clapboard_dispatch::{RedisDispatch, RedisOptions};
+use clapboard_dispatch::{RedisDispatch, RedisLimiter, RedisOptions};
 use clapboard_h3::Partition;
 use clapboard_jobs::{Blob, CapacityClass, Causes, Dispatch, Policy, Queue};
 use clapboard_store_postgres::PostgresStore;
@@ -46,6 +46,7 @@ pub(crate) struct Distributed {
 pub(crate) struct Servers {
     pub(crate) store: Arc<PostgresStore>,
     pub(crate) dispatch: RedisDispatch,
+    pub(crate) limiter: RedisLimiter,
     pub(crate) blob: Arc<dyn Blob>,
 }
 
@@ -84,8 +85,9 @@ impl Distributed {
         let store = store.context("could not open the job store")?;
         let blob = S3Blob::open(self.s3.clone()).await.context("could not open the media store")?;
         let dispatch = RedisDispatch::open(&self.redis).context("--redis-url cannot be used")?;
+        let limiter = RedisLimiter::open(&self.redis).context("--redis-url cannot be used")?;
         warn_of_silence(&dispatch).await;
-        Ok(Servers { store: Arc::new(store), dispatch, blob: Arc::new(blob) })
+        Ok(Servers { store: Arc::new(store), dispatch, limiter, blob: Arc::new(blob) })
     }
 }
 

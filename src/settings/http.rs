@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::{bail, ensure};
 use clap::ArgAction;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clapboard_api::{AllowedHost, Auth, InvalidHost, Options};
+use clapboard_api::{Auth, Options};
 
-use super::duration;
+use super::{duration, url_host};
 
 /// The shortest time that a stored input may wait for its job.
 const LEAST_INPUT_GRACE: Duration = Duration::from_secs(10);
@@ -28,6 +28,21 @@ pub(crate) struct HttpArgs {
     /// [as an environment variable: 2]
     #[arg(long, env = "CLAPBOARD_NO_AUTH", action = ArgAction::Count)]
     no_auth: u8,
+    /// How many videos may be asked for in a minute with an API key that has no rate of its own, or by everybody together where
+    /// no keys are asked for [default: any number]
+    #[arg(long, env = "CLAPBOARD_REQUESTS_PER_MINUTE", value_name = "N")]
+    requests_per_minute: Option<u32>,
+    /// How many streams of events a tenant may have open at once
+    #[arg(long, env = "CLAPBOARD_MAX_STREAMS_PER_TENANT", value_name = "N",
+          default_value_t = Options::default().max_streams_per_tenant)]
+    max_streams_per_tenant: usize,
+    /// Refuse jobs with 503 while no worker serves their partition, instead of letting them wait
+    #[arg(long, env = "CLAPBOARD_REQUIRE_LIVE_PARTITION")]
+    require_live_partition: bool,
+    /// Answer with an error status when a failed video is looked at, as vLLM-Omni does; OpenAI's clients then raise, and ask
+    /// again where it is 500
+    #[arg(long, env = "CLAPBOARD_COMPAT_FAILED_JOB_HTTP_STATUS")]
+    compat_failed_job_http_status: bool,
     /// Further names under which requests may ask for the served model, separated by commas; they replace the default
     #[arg(
         long,
@@ -119,6 +134,9 @@ pub(crate) struct HttpArgs {
     #[arg(long, env = "CLAPBOARD_POLL_AFTER", value_name = "DURATION", default_value = "2s",
           value_parser = duration::parse)]
     poll_after: Duration,
+    /// Send downloads on to the media store, where it has addresses for that; `?redirect=` on a request says otherwise
+    #[arg(long, env = "CLAPBOARD_REDIRECT_CONTENT")]
+    redirect_content: bool,
 }
 
 /// The checked settings of the HTTP side.
@@ -162,9 +180,11 @@ impl TryFrom<HttpArgs> for Http {
             ("--max-connections", http.max_connections),
             ("--max-uploads", http.max_uploads),
             ("--max-large-bodies", http.max_large_bodies),
+            ("--max-streams-per-tenant", http.max_streams_per_tenant),
         ] {
             ensure!(number > 0, "{name} must be at least 1");
         }
+        ensure!(http.requests_per_minute != Some(0), "--requests-per-minute must be at least 1");
         ensure!(http.inspection_memory_mib > 0, "--inspection-memory-mib must be at least 1");
         let usual_share = Options::default().max_uploads_per_tenant;
         if let Some(share) = http.max_uploads_per_tenant {
@@ -192,6 +212,10 @@ impl TryFrom<HttpArgs> for Http {
                 capacity_wait: http.capacity_wait,
                 input_fetch_timeout: http.input_fetch_timeout,
                 allow_url_hosts: http.allow_url_host,
+                requests_per_minute: http.requests_per_minute,
+                max_streams_per_tenant: http.max_streams_per_tenant,
+                require_live_partition: http.require_live_partition,
+                compat_failed_job_http_status: http.compat_failed_job_http_status,
                 input_grace: http.input_grace,
                 body_timeout: http.body_timeout,
                 header_read_timeout: http.header_timeout,
@@ -200,6 +224,7 @@ impl TryFrom<HttpArgs> for Http {
                 closing_grace: http.closing_grace,
                 sync_timeout: http.sync_timeout,
                 poll_after: http.poll_after,
+                redirect_content: http.redirect_content,
                 ..Options::default()
             },
         })
@@ -231,11 +256,6 @@ fn auth() -> impl TypedValueParser<Value = Auth> {
         "keys" => Auth::Keys,
         _ => Auth::Open,
     })
-}
-
-/// Checks the name or address of a host.
-fn url_host(text: &str) -> Result<String, InvalidHost> {
-    text.parse::<AllowedHost>().map(|_| text.to_owned())
 }
 
 /// Reads an address and a port; names are not looked up, since one may stand for several addresses.

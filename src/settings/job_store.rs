@@ -33,7 +33,7 @@ impl JobStoreArgs {
                 bail!("--database-url and --data are both given, or set in the environment: name one of them")
             }
             (None, None) => {
-                bail!("say whose jobs are meant: --database-url URL, or --data DIR of a standalone service")
+                bail!("say which service is meant: --database-url URL, or --data DIR of a standalone one")
             }
             (Some(database), None) => {
                 let store = PostgresStore::connect(&database, policy).await;
@@ -74,7 +74,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_store_is_named_and_exists() {
-        assert!(refusal(&[]).await.starts_with("say whose jobs are meant: --database-url URL, or --data DIR"));
+        assert!(refusal(&[]).await.starts_with("say which service is meant: --database-url URL, or --data DIR"));
         let both = refusal(&["--database-url", "postgres://u:hunter2@h/d", "--data", "d"]).await;
         assert!(both.starts_with("--database-url and --data are both given"), "{both}");
         let folder = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clapboard_scheduler::{InvalidOptions, Options};
 
-use super::duration;
+use super::{WebhookArgs, duration};
 
 /// How often what time does to jobs is looked after.
 #[derive(Debug, clap::Args)]
@@ -52,7 +52,7 @@ impl SweepArgs {
     /// Checks the settings.
     ///
     /// Errors: a sentence about the first one that cannot be.
-    pub(crate) fn options(&self) -> anyhow::Result<Options> {
+    pub(crate) fn options(&self, webhooks: &WebhookArgs) -> anyhow::Result<Options> {
         let options = Options {
             refill_interval: self.refill_interval,
             refill_window: self.refill_window,
@@ -63,6 +63,8 @@ impl SweepArgs {
             orphan_interval: self.orphan_interval,
             orphan_age: self.orphan_age,
             deletion_timeout: self.deletion_timeout,
+            webhook_timeout: webhooks.timeout(),
+            allow_http_webhook_hosts: webhooks.hosts(),
             ..Options::default()
         };
         options.validated().map_err(|refused| match refused {
@@ -73,6 +75,10 @@ impl SweepArgs {
             InvalidOptions::DeletionTimeoutTooShort { timeout } => {
                 let least = Options::LEAST_DELETION_TIMEOUT;
                 anyhow!("--deletion-timeout must be at least {least:?}, got {timeout:?}")
+            }
+            InvalidOptions::WebhookTimeoutTooShort { timeout } => {
+                let least = Options::LEAST_WEBHOOK_TIMEOUT;
+                anyhow!("--webhook-timeout must be at least {least:?}, got {timeout:?}")
             }
             InvalidOptions::Nothing { setting } => {
                 anyhow!("--{} must be at least 1", setting.replace(' ', "-"))
@@ -97,10 +103,13 @@ mod tests {
     struct Cli {
         #[command(flatten)]
         sweeps: SweepArgs,
+        #[command(flatten)]
+        webhooks: WebhookArgs,
     }
 
     fn options(arguments: &[&str]) -> anyhow::Result<Options> {
-        Cli::try_parse_from(["scheduler"].iter().chain(arguments))?.sweeps.options()
+        let cli = Cli::try_parse_from(["scheduler"].iter().chain(arguments))?;
+        cli.sweeps.options(&cli.webhooks)
     }
 
     #[test]
@@ -115,6 +124,8 @@ mod tests {
             let refused = options(&[&flag, "1ms"]).unwrap_err().to_string();
             assert_eq!(refused, format!("{flag} must be at least 100ms, got 1ms"));
         }
+        let refused = options(&["--webhook-timeout", "0s"]).unwrap_err().to_string();
+        assert_eq!(refused, "--webhook-timeout must be at least 100ms, got 0ns");
         let refused = options(&["--refill-window", "0"]).unwrap_err().to_string();
         assert_eq!(refused, "--refill-window must be at least 1");
     }

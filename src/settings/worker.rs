@@ -51,6 +51,10 @@ pub(crate) struct WorkerArgs {
     #[arg(long, env = "CLAPBOARD_ENCODE_TIMEOUT", value_name = "DURATION", default_value = "5m",
           value_parser = duration::parse)]
     encode_timeout: Duration,
+    /// How long a stored video waits for its thumbnail and spritesheet to be made, before it is completed without them
+    #[arg(long, env = "CLAPBOARD_PREVIEW_TIMEOUT", value_name = "DURATION", default_value = "60s",
+          value_parser = duration::parse)]
+    preview_timeout: Duration,
     /// How long storing a finished file is tried
     #[arg(long, env = "CLAPBOARD_UPLOAD_DEADLINE", value_name = "DURATION", default_value = "30m",
           value_parser = duration::parse)]
@@ -95,6 +99,7 @@ impl WorkerArgs {
             prefetch_window: self.prefetch_window,
             checkpoint_interval: Some(self.checkpoint_interval).filter(|interval| !interval.is_zero()),
             encode_timeout: self.encode_timeout,
+            preview_timeout: self.preview_timeout,
             upload_deadline: self.upload_deadline,
             input_fetch_deadline: self.input_deadline,
             unwell_pause: self.unwell_pause,
