@@ -8,9 +8,10 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The rooms that each room's own code may use.
-const ROOMS: [(&str, &[&str]); 14] = [
+const ROOMS: [(&str, &[&str]); 15] = [
     ("h3", &[]),
     ("telemetry", &[]),
+    ("outbound", &[]),
     ("media", &["h3"]),
     ("engine", &["h3"]),
     ("jobs", &["h3"]),
@@ -20,8 +21,8 @@ const ROOMS: [(&str, &[&str]); 14] = [
     ("blob", &["jobs"]),
     // Servers for tests: no room's own code may use it.
     ("testkit", &[]),
-    ("api", &["h3", "jobs", "media"]),
-    ("scheduler", &["jobs"]),
+    ("api", &["h3", "jobs", "media", "outbound"]),
+    ("scheduler", &["jobs", "outbound"]),
     ("worker", &["h3", "jobs", "engine", "media"]),
     (
         "",
@@ -35,6 +36,7 @@ const ROOMS: [(&str, &[&str]); 14] = [
             "store-postgres",
             "dispatch",
             "blob",
+            "outbound",
             "api",
             "scheduler",
             "worker",

@@ -34,7 +34,8 @@ fn each_broken_rule_is_named_and_no_job_is_made() {
         (json!({"extra_params": {"task": "v2v"}}), "unsupported_task", "extra_params.task"),
         (json!({"extra_params": {"task": "ref2va"}}), "unsupported_task", "extra_params.task"),
         (json!({"negative_prompt": "rain"}), "unsupported_parameter", "negative_prompt"),
-        (json!({"webhook_url": "https://example.com/hook"}), "unsupported_parameter", "webhook_url"),
+        (json!({"webhook_url": "http://example.com/hook"}), "invalid_webhook_url", "webhook_url"),
+        (json!({"lora": {"name": "x"}}), "unsupported_parameter", "lora"),
         (json!({"model": "another-model"}), "model_not_found", "model"),
     ];
     for (changes, code, param) in &cases {

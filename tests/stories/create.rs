@@ -60,6 +60,39 @@ fn the_synchronous_route_answers_with_the_file() {
     assert!(reply.header("x-inference-time-s").is_some_and(|seconds| seconds.parse::<f64>().is_ok()));
 }
 
+/// The published recipes' requests, but for the size and the number of steps.
+#[test]
+fn the_recipes_lines_for_text_work_through_the_synchronous_route() {
+    let service = Service::start();
+    let minimal = [
+        ("prompt", "A quiet cinematic night scene with matching ambient sound."),
+        ("width", "64"),
+        ("height", "32"),
+        ("aspect_ratio", "16:9"),
+        ("fps", "24"),
+        ("num_inference_steps", "3"),
+        ("flow_shift", "12"),
+        ("seed", "1101"),
+        ("extra_params", r#"{"task":"t2va","duration":0.9,"audio_flow_shift":3.0}"#),
+    ];
+    let reply = service.request("POST", "/v1/videos/sync", &[], Body::Form(&minimal));
+    assert_eq!((reply.status, reply.header("content-type")), (200, Some("video/mp4")), "{:?}", reply.headers);
+    for header in ["x-inference-time-s", "x-peak-memory-mb"] {
+        assert!(reply.header(header).is_some_and(|value| value.parse::<f64>().is_ok()), "{header}");
+    }
+    let file = service.data().join("t2va.mp4");
+    fs::write(&file, &reply.body).unwrap();
+    assert_video(&file, (64, 32), 22);
+
+    let without: Vec<_> = minimal.into_iter().filter(|(name, _)| *name != "aspect_ratio").collect();
+    let refused = service.request("POST", "/v1/videos/sync", &[], Body::Form(&without));
+    let (status, code, param) = refused.error();
+    let expected = (400, "missing_required_parameter", Some("aspect_ratio"));
+    assert_eq!((status, code.as_str(), param.as_deref()), expected);
+    let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.starts_with("t2va requires an explicit aspect_ratio"), "{message}");
+}
+
 #[test]
 fn a_part_of_the_file_can_be_asked_for() {
     let service = Service::start();

@@ -26,7 +26,7 @@ fn a_job_whose_service_was_killed_runs_again_and_completes_as_the_same_job() {
 
     assert_eq!(service.completed(&waiting)["attempt"], 1, "a job that only waited has lost nothing");
     assert!(files_below(&service.data().join("scratch")).is_empty());
-    assert_eq!(files_below(&service.data().join("media")).len(), 2);
+    assert_eq!(files_below(&service.data().join("media")).len(), 6, "two videos, each with two pictures");
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Everything at once: many jobs, many processes, and faults by chance.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-use clapboard_jobs::{AttemptEnd, JobState, KeyHash, Notice, Phase, Tenant};
+use clapboard_jobs::{ApiKey, AttemptEnd, DeliveryState, JobState, KeyHash, Notice, Phase, Tenant};
 use clapboard_testkit::Mode;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::cluster::Cluster;
 use super::events::Events;
 use super::rng::Rng;
-use crate::support::{Body, Media, Reply, until};
+use crate::support::{Body, Media, Receiver, Reply, until};
 
 const JOBS: usize = 30;
 const FAULTS: usize = 24;
@@ -227,11 +227,12 @@ fn nothing_is_lost_and_nothing_is_done_twice() {
     let seed = seed();
     let events = Events::begin(&format!("CLAPBOARD_CHAOS_SEED={seed}"));
     let mut cluster = Cluster::servers();
+    let receiver = Receiver::start();
     for tenant in TENANTS {
         let (name, hash) = (tenant.parse::<Tenant>().unwrap(), KeyHash(Sha256::digest(key(tenant)).into()));
-        cluster.truth.must(async |store| store.add_key(&hash, &name).await);
-        cluster.truth.add_endpoint(&name, &format!("https://{tenant}.example/one"));
-        cluster.truth.add_endpoint(&name, &format!("https://{tenant}.example/two"));
+        cluster.truth.must(async |store| store.add_key(&hash, &ApiKey::new(name.clone(), "chaos")).await);
+        cluster.truth.add_endpoint(&name, &receiver.url("/one"));
+        cluster.truth.add_endpoint(&name, &receiver.url("/two"));
     }
     let media = Media::new();
     let first_frame = media.picture("first.png", "96x64").display().to_string();
@@ -274,14 +275,15 @@ fn nothing_is_lost_and_nothing_is_done_twice() {
         story.create();
     }
     story.events.note("no more faults");
-    check(&story, &expected);
+    check(&story, &receiver, &expected);
 }
 
 /// Waits for the end of every job and compares all that is left with what was promised.
-fn check(story: &Story, expected: &[Vec<u8>]) {
+fn check(story: &Story, receiver: &Receiver, expected: &[Vec<u8>]) {
     let cluster = &story.cluster;
     let mut ends: HashMap<JobState, usize> = HashMap::new();
     let mut resumed = 0;
+    let mut told = BTreeSet::new();
     for job in &story.jobs {
         let row = until(&format!("the end of {}", job.id), || {
             let row = cluster.truth.job(&job.tenant, &job.id);
@@ -299,10 +301,15 @@ fn check(story: &Story, expected: &[Vec<u8>]) {
         assert!(attempts.iter().all(|attempt| attempt.ended.is_some()), "{attempts:?}");
         assert!(attempts.windows(2).all(|pair| pair[0].fence < pair[1].fence), "{attempts:?}");
         let notice = Notice::of(row.state).expect("the job has ended");
-        let deliveries = cluster.truth.deliveries(&job.tenant, &job.id);
+        let deliveries = until(&format!("the webhooks about {} to be delivered", job.id), || {
+            let deliveries = cluster.truth.deliveries(&job.tenant, &job.id);
+            let all_are_there = deliveries.iter().all(|delivery| delivery.state == DeliveryState::Delivered);
+            all_are_there.then_some(deliveries)
+        });
         assert_eq!(deliveries.len(), 2, "one for each endpoint: {deliveries:?}");
+        told.extend(deliveries.iter().map(|delivery| delivery.id.to_string()));
         assert!(deliveries.iter().all(|delivery| delivery.notice == notice));
-        assert_ne!(deliveries[0].endpoint, deliveries[1].endpoint);
+        assert_ne!(deliveries[0].receiver, deliveries[1].receiver);
         if row.state == JobState::Completed {
             let path = format!("/v1/videos/{}/content", job.id);
             let reply = story.send(job.tenant.as_str(), "GET", &path, Body::Nothing);
@@ -311,6 +318,9 @@ fn check(story: &Story, expected: &[Vec<u8>]) {
             resumed += usize::from(attempts.len() > 1);
         }
     }
+    let heard = ["/one", "/two"].into_iter().flat_map(|path| receiver.heard(path));
+    let heard: BTreeSet<String> = heard.map(|heard| heard.header("webhook-id").to_owned()).collect();
+    assert_eq!(heard, told, "somebody heard of what is not to be told, or not of what is");
     story.events.note(&format!("{ends:?}, {resumed} of them after more than one attempt"));
     assert!(resumed > 0, "no completed job was ever interrupted: the faults did nothing");
     assert!(story.killed_between_blocks > 0, "no worker was ever killed between two blocks");

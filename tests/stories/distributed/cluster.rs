@@ -116,6 +116,7 @@ impl Cluster {
         let mut command = self.command("scheduler");
         command.args(["--refill-interval", "500ms", "--reaper-interval", "500ms", "--garbage-interval", "500ms"]);
         command.args(["--orphan-interval", "1s", "--orphan-age", "0s"]);
+        command.args(["--allow-http-webhook-host", "127.0.0.1"]);
         Process::spawn(self.folder.path(), &name, command)
     }
 

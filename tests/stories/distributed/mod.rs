@@ -11,4 +11,5 @@ mod process;
 mod redis;
 mod rng;
 mod truth;
+mod webhooks;
 mod workers;

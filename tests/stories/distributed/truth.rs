@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use clapboard_jobs::{Attempt, Delivery, Endpoint, EndpointId, Job, JobId, Policy, Store, Tenant, WorkerRecord};
+use clapboard_jobs::{Attempt, Delivery, Endpoint, Job, JobId, Policy, Store, Tenant, WorkerRecord};
 use clapboard_store_postgres::PostgresStore;
 use tokio::runtime::{Builder, Runtime};
 
@@ -43,7 +43,7 @@ impl Truth {
 
     pub(super) fn deliveries(&self, tenant: &Tenant, id: &str) -> Vec<Delivery> {
         let id: JobId = id.parse().unwrap();
-        self.must(async |store| store.deliveries(tenant, id).await)
+        self.must(async |store| store.deliveries_of(tenant, id).await)
     }
 
     pub(super) fn workers(&self) -> Vec<WorkerRecord> {
@@ -51,7 +51,7 @@ impl Truth {
     }
 
     pub(super) fn add_endpoint(&self, tenant: &Tenant, url: &str) {
-        let endpoint = Endpoint { id: EndpointId::new(), tenant: tenant.clone(), url: url.to_owned() };
+        let endpoint = Endpoint::new(tenant.clone(), url);
         self.must(async |store| store.add_endpoint(&endpoint).await);
     }
 
@@ -61,6 +61,7 @@ impl Truth {
         for (tenant, id) in jobs {
             let job = self.job(tenant, id);
             keys.extend(job.result.map(|result| result.key.as_str().to_owned()));
+            keys.extend(job.previews.into_iter().map(|preview| preview.object.key.as_str().to_owned()));
             keys.extend(job.checkpoint.map(|checkpoint| checkpoint.key.as_str().to_owned()));
         }
         keys

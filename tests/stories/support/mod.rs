@@ -3,12 +3,14 @@
 mod files;
 mod http;
 mod media;
+mod receiver;
 mod service;
 mod wait;
 
 pub(crate) use files::{assert_video, files_below, tiny_checkpoint};
 pub(crate) use http::{Body, Reply, send};
 pub(crate) use media::Media;
+pub(crate) use receiver::Receiver;
 pub(crate) use service::{Service, clapboard};
 pub(crate) use wait::{until, until_not};
 
