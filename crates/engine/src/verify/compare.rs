@@ -18,6 +18,13 @@ pub enum Tolerance {
         /// Share of values that may differ.
         share: f64,
     },
+    /// 8-bit levels: which share of values may differ by more than `most`; the error is their share.
+    LevelsBeyond {
+        /// Largest difference of the others.
+        most: u8,
+        /// Share of values that may differ by more.
+        share: f64,
+    },
 }
 
 /// The outcome of one comparison.
@@ -47,13 +54,21 @@ impl Tolerance {
                 let places = |(a, g): (f64, f64)| if a == g { 0.0 } else { (a - g).abs() / g.abs() / unit };
                 (pairs().map(places).fold(0.0, f64::max), limit)
             }
-            Tolerance::Levels { .. } => (f64::INFINITY, 0.0),
+            Tolerance::Levels { .. } | Tolerance::LevelsBeyond { .. } => (f64::INFINITY, 0.0),
         };
         Comparison { error, passed: error <= limit }
     }
 
     /// Compares 8-bit levels.
     pub(super) fn bytes(self, actual: &[u8], golden: &[u8]) -> Comparison {
+        if let Tolerance::LevelsBeyond { most, share } = self {
+            if actual.len() != golden.len() || golden.is_empty() {
+                return Comparison { error: f64::INFINITY, passed: false };
+            }
+            let beyond = actual.iter().zip(golden).filter(|(a, g)| a.abs_diff(**g) > most).count();
+            let error = beyond as f64 / golden.len() as f64;
+            return Comparison { error, passed: error <= share };
+        }
         let (most, share) = match self {
             Tolerance::Levels { most, share } => (most, share),
             _ => (0, 0.0),
@@ -111,6 +126,15 @@ mod tests {
         assert!(levels.bytes(&[1, 1, 1, 2], &[1, 1, 1, 1]).passed);
         assert!(!levels.bytes(&[1, 1, 2, 2], &[1, 1, 1, 1]).passed);
         assert!(!levels.bytes(&[1, 1, 1, 3], &[1, 1, 1, 1]).passed);
+    }
+
+    #[test]
+    fn a_share_of_levels_may_lie_beyond() {
+        let levels = Tolerance::LevelsBeyond { most: 4, share: 0.25 };
+        assert!(levels.bytes(&[5, 1, 9, 1], &[1, 1, 1, 1]).passed);
+        assert!(!levels.bytes(&[6, 1, 9, 1], &[1, 1, 1, 1]).passed);
+        assert_eq!(levels.bytes(&[6, 1, 9, 1], &[1, 1, 1, 1]).error, 0.5);
+        assert!(!levels.bytes(&[], &[]).passed);
     }
 
     #[test]

@@ -39,6 +39,7 @@ impl fmt::Display for Tolerance {
             Tolerance::RelativeRms(limit) => write!(f, "rms {limit:.0e}"),
             Tolerance::Absolute(limit) => write!(f, "abs {limit:.0e}"),
             Tolerance::LastPlaces(limit) => write!(f, "{limit} ulp"),
+            Tolerance::LevelsBeyond { most, share } => write!(f, "{most} of 255 but {}%", share * 100.0),
             Tolerance::Levels { most, share } => write!(f, "{most} of 255 in {}%", share * 100.0),
         }
     }

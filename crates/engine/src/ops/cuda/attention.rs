@@ -64,6 +64,16 @@ pub(super) struct Sizes {
     pub(super) causal: bool,
 }
 
+/// One attention: its operands, which have been checked against each other.
+pub(super) struct Call<'a> {
+    pub(super) q: View<'a, CudaBuffer>,
+    pub(super) k: View<'a, CudaBuffer>,
+    pub(super) v: View<'a, CudaBuffer>,
+    pub(super) y: ViewMut<'a, CudaBuffer>,
+    pub(super) sizes: Sizes,
+    pub(super) scale: f32,
+}
+
 impl Cuda {
     pub(super) fn attention_of(
         &self,
@@ -79,32 +89,30 @@ impl Cuda {
             return Ok(());
         }
         let halves = q.dtype() != DType::F32 && [k.dtype(), v.dtype(), y.dtype()].iter().all(|d| *d == q.dtype());
-        if halves && self.attention != AttentionChoice::Native && self.cudnn_attention(&q, &k, &v, sizes, scale, &y)? {
+        let call = Call { q, k, v, y, sizes, scale };
+        if halves && self.attention != AttentionChoice::Native && self.cudnn_attention(&call)? {
             return Ok(());
         }
-        match mma_width(sizes.head_dim).filter(|_| halves && is_aligned(&q, &k, &v, &y)) {
-            Some(width) => self.mma_attention(width, &q, &k, &v, sizes, scale, &y),
-            None => self.plain_attention(&q, &k, &v, sizes, scale, &y),
+        match mma_width(sizes.head_dim).filter(|_| halves && call.is_aligned()) {
+            Some(width) => self.mma_attention(width, &call),
+            None => self.plain_attention(&call),
         }
     }
 
-    fn plain_attention(
-        &self,
-        q: &View<'_, CudaBuffer>,
-        k: &View<'_, CudaBuffer>,
-        v: &View<'_, CudaBuffer>,
-        sizes: Sizes,
-        scale: f32,
-        y: &ViewMut<'_, CudaBuffer>,
-    ) -> Result<(), OpError> {
+    fn plain_attention(&self, call: &Call<'_>) -> Result<(), OpError> {
+        let Call { q, k, v, y, sizes, scale } = call;
         if sizes.head_dim > PLAIN_MOST_WIDTH {
             let expected = vec![sizes.rows, sizes.heads, PLAIN_MOST_WIDTH];
             return Err(OpError::Shape { op: OP, name: "q", expected, actual: q.shape().to_vec() });
         }
         let ((q, _), (k, _), (v, _)) = (input(OP, "q", q)?, input(OP, "k", k)?, input(OP, "v", v)?);
         let (y, _) = output(OP, "y", y)?;
-        let [rows, keys, heads, kv_heads] =
-            [small(OP, "q", sizes.rows)?, small(OP, "k", sizes.keys)?, small(OP, "q", sizes.heads)?, small(OP, "k", sizes.kv_heads)?];
+        let [rows, keys, heads, kv_heads] = [
+            small(OP, "q", sizes.rows)?,
+            small(OP, "k", sizes.keys)?,
+            small(OP, "q", sizes.heads)?,
+            small(OP, "k", sizes.kv_heads)?,
+        ];
         let causal = u32::from(sizes.causal);
         let [queries, some_keys] = PLAIN_TILE;
         let shared_bytes = 4 * ((queries + 2 * some_keys) * (q.width + 1) + queries * (some_keys + 1));
@@ -118,22 +126,14 @@ impl Cuda {
             argument(&keys),
             argument(&heads),
             argument(&kv_heads),
-            argument(&scale),
+            argument(scale),
             argument(&causal),
         ];
         self.launch(OP, "attention_plain", grid, &arguments)
     }
 
-    fn mma_attention(
-        &self,
-        width: u32,
-        q: &View<'_, CudaBuffer>,
-        k: &View<'_, CudaBuffer>,
-        v: &View<'_, CudaBuffer>,
-        sizes: Sizes,
-        scale: f32,
-        y: &ViewMut<'_, CudaBuffer>,
-    ) -> Result<(), OpError> {
+    fn mma_attention(&self, width: u32, call: &Call<'_>) -> Result<(), OpError> {
+        let Call { q, k, v, y, sizes, scale } = call;
         let step = |view: &View<'_, CudaBuffer>, axis: usize| view.window().strides.as_slice()[axis] as i64;
         let shape = AttentionShape {
             addresses: [address(q), address(k), address(v), address_mut(y)],
@@ -145,7 +145,7 @@ impl Cuda {
             kv_heads: small(OP, "k", sizes.kv_heads)?,
             head_dim: small(OP, "q", sizes.head_dim)?,
             causal: u32::from(sizes.causal),
-            scale,
+            scale: *scale,
             _end: 0,
         };
         output(OP, "y", y)?;
@@ -177,21 +177,18 @@ fn mma_width(head_dim: usize) -> Option<u32> {
     MMA_WIDTHS.into_iter().find(fits).filter(|_| head_dim.is_multiple_of(8))
 }
 
-/// Tells whether every row of every head begins where 16 bytes can be copied at once.
-pub(super) fn is_aligned(
-    q: &View<'_, CudaBuffer>,
-    k: &View<'_, CudaBuffer>,
-    v: &View<'_, CudaBuffer>,
-    y: &ViewMut<'_, CudaBuffer>,
-) -> bool {
-    let inputs = [q, k, v].iter().all(|x| {
-        let window = x.window();
-        let &[row, head, element] = window.strides.as_slice() else { return false };
-        element == 1 && row.is_multiple_of(8) && head.is_multiple_of(8) && address(x).is_multiple_of(16)
-    });
-    let steps = y.window().strides;
-    let &[row, element] = steps.as_slice() else { return false };
-    inputs && element == 1 && row.is_multiple_of(2) && address_mut(y).is_multiple_of(4)
+impl Call<'_> {
+    /// Tells whether every row of every head begins where 16 bytes can be copied at once.
+    pub(super) fn is_aligned(&self) -> bool {
+        let inputs = [&self.q, &self.k, &self.v].iter().all(|x| {
+            let window = x.window();
+            let &[row, head, element] = window.strides.as_slice() else { return false };
+            element == 1 && row.is_multiple_of(8) && head.is_multiple_of(8) && address(x).is_multiple_of(16)
+        });
+        let steps = self.y.window().strides;
+        let &[row, element] = steps.as_slice() else { return false };
+        inputs && element == 1 && row.is_multiple_of(2) && address_mut(&self.y).is_multiple_of(4)
+    }
 }
 
 /// Checks the shapes against each other.

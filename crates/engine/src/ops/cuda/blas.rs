@@ -10,8 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cudarc::cublaslt::result;
 use cudarc::cublaslt::sys::{
     self, cublasComputeType_t, cublasLtEpilogue_t, cublasLtHandle_t, cublasLtMatmulAlgo_t, cublasLtMatmulDesc_t,
-    cublasLtMatmulDescAttributes_t, cublasLtMatmulPreferenceAttributes_t, cublasLtMatrixLayout_t,
-    cudaDataType_t,
+    cublasLtMatmulDescAttributes_t, cublasLtMatmulPreferenceAttributes_t, cublasLtMatrixLayout_t, cudaDataType_t,
 };
 use cudarc::driver::sys::CUdeviceptr;
 
@@ -240,9 +239,7 @@ impl Blas {
             .and_then(|()| {
                 let [a, b, d] = plan.layouts;
                 // SAFETY: handle, descriptors and preference are valid.
-                unsafe {
-                    result::get_matmul_algo_heuristic(self.handle, plan.description, a, b, d, d, preference)
-                }
+                unsafe { result::get_matmul_algo_heuristic(self.handle, plan.description, a, b, d, d, preference) }
             });
         // SAFETY: the preference is valid and destroyed once; a failure leaks a few bytes of the host.
         let _ = unsafe { result::destroy_matmul_pref(preference) };

@@ -79,8 +79,7 @@ impl Cuda {
         let channels = bias.width();
         let of_channel = if shape.len() == 4 { shape[1] * shape[2] } else { 1 };
         let (per_channel, channels) = (small(op, "y", of_channel.max(1))?, small(op, "y", channels.max(1))?);
-        let arguments =
-            [argument(&from), argument(&to), argument(&count), argument(&per_channel), argument(&channels)];
+        let arguments = [argument(&from), argument(&to), argument(&count), argument(&per_channel), argument(&channels)];
         self.each(op, "add_channel_bias", (to, count), &arguments)
     }
 
@@ -115,7 +114,12 @@ impl Cuda {
         }
         if !w.window().is_contiguous() {
             let actual = w.window().strides.as_slice().to_vec();
-            return Err(OpError::Shape { op: OP, name: "w", expected: vec![c_in * shape.taps(), shape.taps(), 1], actual });
+            return Err(OpError::Shape {
+                op: OP,
+                name: "w",
+                expected: vec![c_in * shape.taps(), shape.taps(), 1],
+                actual,
+            });
         }
         let (from, _) = input(OP, "x", &x)?;
         output(OP, "y", &y)?;

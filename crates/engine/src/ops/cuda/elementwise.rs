@@ -36,7 +36,14 @@ impl Cuda {
     }
 
     /// An operation on `x` and `y` of one shape, with a parameter or without.
-    fn pairwise(&self, op: &'static str, kernel: &'static str, x: X<'_>, y: Y<'_>, kind: Option<u32>) -> Result<(), OpError> {
+    fn pairwise(
+        &self,
+        op: &'static str,
+        kernel: &'static str,
+        x: X<'_>,
+        y: Y<'_>,
+        kind: Option<u32>,
+    ) -> Result<(), OpError> {
         y.expect_shape(op, "y", x.shape())?;
         let (from, _) = input(op, "x", &x)?;
         let (to, count) = output(op, "y", &y)?;
@@ -145,8 +152,7 @@ impl Cuda {
         small(OP, "indices", rows * taps)?;
         let ((from, _), (weights, _)) = (input(OP, "table", &table)?, input(OP, "weights", &weights)?);
         let (to, count) = output(OP, "y", &y)?;
-        let arguments =
-            [argument(&from), argument(&pick.address), argument(&weights), argument(&to), argument(&count)];
+        let arguments = [argument(&from), argument(&pick.address), argument(&weights), argument(&to), argument(&count)];
         self.each(OP, "mix_rows", (to, count), &arguments)
     }
 

@@ -258,7 +258,8 @@ mod tests {
             .collect();
         for name in NAMES {
             assert!(
-                sources.contains(&format!(" {name}(")) || sources.contains(&format!("({name},"))
+                sources.contains(&format!(" {name}("))
+                    || sources.contains(&format!("({name},"))
                     || sources.contains(&format!("\n{name}(")),
                 "{name}"
             );

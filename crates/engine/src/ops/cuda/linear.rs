@@ -105,12 +105,7 @@ impl Cuda {
         let step = |rows: usize, step: usize, width: usize| if rows > 1 { step } else { width } as i64;
         let row_step = |view: crate::ops::Window| view.strides.as_slice()[0];
         let (to, y_step) = (address_mut(&y), step(m, row_step(y.window()), n));
-        let a = Matrix {
-            address: weights.address,
-            rows: k as u64,
-            columns: n as u64,
-            step: step(n, weights.step, k),
-        };
+        let a = Matrix { address: weights.address, rows: k as u64, columns: n as u64, step: step(n, weights.step, k) };
         let x_step = step(m, row_step(x.window()), k);
         let b = Matrix { address: address(&x), rows: k as u64, columns: m as u64, step: x_step };
         let d = Matrix { address: to, rows: n as u64, columns: m as u64, step: y_step };
@@ -160,14 +155,8 @@ impl Cuda {
         let (has_bias, rounding) = (u32::from(bias.is_some()), super::rows::code(dtype));
         let bias = bias.unwrap_or_else(Rows::absent);
         let grid = Grid::over(u64::from(count) * u64::from(y.width));
-        let arguments = [
-            argument(&x),
-            argument(&bias),
-            argument(&has_bias),
-            argument(&rounding),
-            argument(&y),
-            argument(&count),
-        ];
+        let arguments =
+            [argument(&x), argument(&bias), argument(&has_bias), argument(&rounding), argument(&y), argument(&count)];
         self.launch(OP, "add_bias", grid, &arguments)
     }
 
@@ -197,4 +186,3 @@ impl Cuda {
         Err(OpError::Backend { op, source: format!("cuBLASLt multiplies no [{n}, {k}] by [{k}, {m}]").into() })
     }
 }
-

@@ -26,11 +26,7 @@ impl DeviceMemory {
         let room = bytes.max(1);
         // SAFETY: the context is current and the stream its own; the memory is used on that stream alone.
         let taken = unsafe {
-            if context.is_pooled() {
-                result::malloc_async(context.stream(), room)
-            } else {
-                result::malloc_sync(room)
-            }
+            if context.is_pooled() { result::malloc_async(context.stream(), room) } else { result::malloc_sync(room) }
         };
         match taken {
             Ok(address) => Ok(Self { context: Arc::clone(context), address, bytes }),

@@ -99,6 +99,14 @@ impl Cuda {
         libraries
     }
 
+    /// Names everything that a result depends on to the last bit: the kind of GPU, the libraries, the attention.
+    pub fn describe(&self) -> String {
+        let (major, minor) = self.gpu.capability;
+        let libraries: Vec<String> =
+            self.libraries().iter().map(|(name, version)| format!("{name} {version}")).collect();
+        format!("{} {major}.{minor}, {}, attention {:?}", self.gpu.name, libraries.join(", "), self.attention)
+    }
+
     /// Waits until everything that was queued is done.
     ///
     /// Errors: [`CudaError::Lost`] when a kernel faulted.

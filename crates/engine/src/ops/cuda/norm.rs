@@ -28,12 +28,18 @@ impl Cuda {
             return Ok(());
         }
         let before_weight = u32::from(rounding == NormRounding::BeforeWeight);
-        let arguments =
-            [argument(&from), argument(&weight), argument(&eps), argument(&before_weight), argument(&to)];
+        let arguments = [argument(&from), argument(&weight), argument(&eps), argument(&before_weight), argument(&to)];
         self.launch(OP, "rms_norm", Grid::per_row(count, to.width), &arguments)
     }
 
-    pub(super) fn layer_norm_of(&self, x: X<'_>, weight: X<'_>, bias: X<'_>, eps: f32, y: Y<'_>) -> Result<(), OpError> {
+    pub(super) fn layer_norm_of(
+        &self,
+        x: X<'_>,
+        weight: X<'_>,
+        bias: X<'_>,
+        eps: f32,
+        y: Y<'_>,
+    ) -> Result<(), OpError> {
         const OP: &str = "layer_norm";
         y.expect_shape(OP, "y", x.shape())?;
         weight.expect_shape(OP, "weight", &[x.width()])?;
@@ -67,8 +73,7 @@ impl Cuda {
         modulation.rows.expect_shape(OP, "rows", &[rows])?;
         let pick = picks(OP, "rows", &modulation.rows, table_rows)?;
         let ((from, _), (weight, _)) = (input(OP, "x", &x)?, input(OP, "weight", &weight)?);
-        let ((shift, _), (scale, _)) =
-            (input(OP, "shift", &modulation.shift)?, input(OP, "scale", &modulation.scale)?);
+        let ((shift, _), (scale, _)) = (input(OP, "shift", &modulation.shift)?, input(OP, "scale", &modulation.scale)?);
         let (to, count) = output(OP, "y", &y)?;
         if count == 0 {
             return Ok(());

@@ -12,7 +12,13 @@ type X<'a> = View<'a, CudaBuffer>;
 type Y<'a> = ViewMut<'a, CudaBuffer>;
 
 impl Cuda {
-    pub(super) fn unpatchify_of(&self, x: X<'_>, grid: [usize; 3], first_frame: usize, y: Y<'_>) -> Result<(), OpError> {
+    pub(super) fn unpatchify_of(
+        &self,
+        x: X<'_>,
+        grid: [usize; 3],
+        first_frame: usize,
+        y: Y<'_>,
+    ) -> Result<(), OpError> {
         const OP: &str = "unpatchify";
         let [grid_frames, grid_height, grid_width] = grid;
         let &[channels, frames, height, width] = y.shape() else {
@@ -25,8 +31,7 @@ impl Cuda {
         let most_frames = (grid_frames * patch_frames).saturating_sub(first_frame).min(frames);
         y.expect_shape(OP, "y", &[channels, most_frames, grid_height * patch_height, grid_width * patch_width])?;
         let ((from, _), (to, count)) = (input(OP, "x", &x)?, output(OP, "y", &y)?);
-        let sizes =
-            [frames, height, first_frame, patch_frames, patch_height, patch_width, grid_height, grid_width];
+        let sizes = [frames, height, first_frame, patch_frames, patch_height, patch_width, grid_height, grid_width];
         let sizes = sizes.map(|size| small(OP, "y", size));
         let mut arguments = vec![argument(&from), argument(&to), argument(&count)];
         for size in &sizes {

@@ -91,9 +91,8 @@ impl Descriptor {
         let of = cudnnBackendAttributeType_t::CUDNN_TYPE_BACKEND_DESCRIPTOR;
         let (mut there, mut written) = (0i64, 0i64);
         // SAFETY: the descriptor is valid; only a count is written.
-        let status = unsafe {
-            sys::cudnnBackendGetAttribute(self.0, name, of, 0, &raw mut there, std::ptr::null_mut())
-        };
+        let status =
+            unsafe { sys::cudnnBackendGetAttribute(self.0, name, of, 0, &raw mut there, std::ptr::null_mut()) };
         check("asking for engines", status)?;
         let mut made = (0..there).map(|_| Descriptor::new(kind)).collect::<Result<Vec<_>, _>>()?;
         let mut pointers: Vec<_> = made.iter().map(|descriptor| descriptor.0).collect();

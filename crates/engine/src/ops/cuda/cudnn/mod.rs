@@ -4,20 +4,21 @@ mod descriptor;
 mod graph;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::cudnn::result;
 use cudarc::cudnn::sys::{self, cudnnHandle_t};
 
 use self::graph::{Graph, KEYS, LOG_SUMS, Operands, Plan, QUERIES, RESULT, SCALE, VALUES, execute};
-use super::attention::{AttentionChoice, Sizes, is_aligned};
+use super::Cuda;
+use super::attention::{AttentionChoice, Call};
 use super::buffer::{CudaBuffer, address, address_mut};
 use super::context::Context;
 use super::error::CudaError;
 use super::memory::DeviceMemory;
 use super::rows::output;
-use super::Cuda;
-use crate::ops::{DType, OpError, View, ViewMut};
+use crate::ops::{DType, OpError, View};
 
 /// Scores from which on a plan, which takes up to a second to make, is worth it by itself.
 const WORTH_A_PLAN: usize = 1 << 16;
@@ -64,6 +65,19 @@ impl Cudnn {
         result::get_version()
     }
 
+    /// Makes the plan of a shape; none when the library has none.
+    fn plan(&self, operands: Operands) -> Option<Plan> {
+        let planned = operands.plan(self.handle, Graph::Unified).or_else(|error| {
+            tracing::debug!(%error, "cuDNN has no plan for attention as one node");
+            operands.plan(self.handle, Graph::Composite)
+        });
+        match &planned {
+            Ok(plan) => tracing::info!(sizes = ?operands.sizes, graph = ?plan.graph, "attention by cuDNN"),
+            Err(error) => tracing::info!(sizes = ?operands.sizes, %error, "cuDNN has no plan for an attention"),
+        }
+        planned.ok()
+    }
+
     /// Queues attention over `addresses` of queries, keys, values and the result; the reason when there is no plan, and
     /// nothing was queued.
     fn attend(&self, operands: Operands, addresses: [u64; 4], scale: f32) -> Result<Result<(), CudaError>, CudaError> {
@@ -72,21 +86,11 @@ impl Cudnn {
         if plans.len() >= MOST_PLANS {
             plans.clear();
         }
-        if !plans.contains_key(&operands) {
-            let planned = match operands.plan(self.handle, Graph::Unified) {
-                Ok(plan) => Ok(plan),
-                Err(first) => {
-                    tracing::debug!(error = %first, "cuDNN has no plan for attention as one node");
-                    operands.plan(self.handle, Graph::Composite)
-                }
-            };
-            match &planned {
-                Ok(plan) => tracing::info!(sizes = ?operands.sizes, graph = ?plan.graph, "attention by cuDNN"),
-                Err(error) => tracing::info!(sizes = ?operands.sizes, %error, "cuDNN has no plan for an attention"),
-            }
-            plans.insert(operands, planned.ok());
-        }
-        let Some(Some(plan)) = plans.get(&operands) else {
+        let plan = match plans.entry(operands) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => unknown.insert(self.plan(operands)),
+        };
+        let Some(plan) = plan else {
             let status = format!("no plan for {:?}", operands.sizes);
             return Ok(Err(CudaError::Cudnn { doing: "planning attention", status }));
         };
@@ -96,9 +100,7 @@ impl Cudnn {
         let mut places = vec![q, k, v, y, std::ptr::from_ref(&scale).addr() as u64];
         let log_sums = match plan.graph {
             Graph::Unified => None,
-            Graph::Composite => {
-                Some(DeviceMemory::new(&self.context, operands.sizes.rows * operands.sizes.heads * 4)?)
-            }
+            Graph::Composite => Some(DeviceMemory::new(&self.context, operands.sizes.rows * operands.sizes.heads * 4)?),
         };
         if let Some(log_sums) = &log_sums {
             names.push(LOG_SUMS);
@@ -120,21 +122,15 @@ impl Cuda {
     /// Computes attention by cuDNN where it may and can; false when nothing was queued.
     ///
     /// Errors: [`OpError::Backend`] when it is the only choice and has no plan, or fails.
-    pub(super) fn cudnn_attention(
-        &self,
-        q: &View<'_, CudaBuffer>,
-        k: &View<'_, CudaBuffer>,
-        v: &View<'_, CudaBuffer>,
-        sizes: Sizes,
-        scale: f32,
-        y: &ViewMut<'_, CudaBuffer>,
-    ) -> Result<bool, OpError> {
+    pub(super) fn cudnn_attention(&self, call: &Call<'_>) -> Result<bool, OpError> {
         const OP: &str = "attention";
+        let Call { q, k, v, y, sizes, scale } = call;
+        let sizes = *sizes;
         let Some(cudnn) = &self.cudnn else { return Ok(false) };
         // The engine's own kernel hides later keys; so short a sum over them is no work for another library.
         let only = self.attention == AttentionChoice::Cudnn;
         let worth = only || sizes.rows * sizes.keys >= WORTH_A_PLAN;
-        if sizes.causal || !worth || !is_aligned(q, k, v, y) || !address_mut(y).is_multiple_of(16) {
+        if sizes.causal || !worth || !call.is_aligned() || !address_mut(y).is_multiple_of(16) {
             return Ok(false);
         }
         output(OP, "y", y)?;
@@ -146,7 +142,7 @@ impl Cuda {
             is_bf16: q.dtype() == DType::Bf16,
         };
         let addresses = [address(q), address(k), address(v), address_mut(y)];
-        match cudnn.attend(operands, addresses, scale).map_err(CudaError::of(OP))? {
+        match cudnn.attend(operands, addresses, *scale).map_err(CudaError::of(OP))? {
             Ok(()) => Ok(true),
             Err(reason) if only => Err(CudaError::of(OP)(reason)),
             Err(_) => Ok(false),
