@@ -7,6 +7,7 @@
 #include "audio.cuh"
 #include "conv.cuh"
 #include "elementwise.cuh"
+#include "fused_bf16.cuh"
 #include "norm.cuh"
 #include "pixels.cuh"
 #include "rows.cuh"

@@ -90,6 +90,10 @@ impl Cuda {
         let product = code(if x.dtype() == gate.dtype() { x.dtype() } else { DType::F32 });
         let ((from, _), (gate, _)) = (input(OP, "x", &x)?, input(OP, "gate", &gate)?);
         let (to, count) = output(OP, "y", &y)?;
+        if count > 0 && [&from, &gate, &to].iter().all(|rows| rows.is_in_eights()) {
+            let arguments = [argument(&from), argument(&gate), argument(&pick), argument(&to)];
+            return self.launch(OP, "gated_add_bf16", Grid::per_group(count, to.width), &arguments);
+        }
         let arguments =
             [argument(&from), argument(&gate), argument(&pick), argument(&to), argument(&count), argument(&product)];
         self.each(OP, "gated_add", (to, count), &arguments)
@@ -106,6 +110,10 @@ impl Cuda {
             GateOrder::GateFirst => (0, to.width),
             GateOrder::UpFirst => (to.width, 0),
         };
+        if count > 0 && [&from, &to].iter().all(|rows| rows.is_in_eights()) {
+            let arguments = [argument(&from), argument(&to), argument(&gate), argument(&up)];
+            return self.launch(OP, "swiglu_bf16", Grid::per_group(count, to.width), &arguments);
+        }
         let arguments = [argument(&from), argument(&to), argument(&count), argument(&gate), argument(&up)];
         self.each(OP, "swiglu", (to, count), &arguments)
     }

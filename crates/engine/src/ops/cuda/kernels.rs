@@ -18,7 +18,7 @@ static FATBIN: &[u8] = include_bytes!("../../../kernels/kernels.fatbin");
 pub(super) const MOST_SHARED_BYTES: u32 = 99 << 10;
 
 /// Every kernel that the backend launches.
-const NAMES: [&str; 35] = [
+const NAMES: [&str; 39] = [
     "activate",
     "add",
     "add_bias",
@@ -36,6 +36,7 @@ const NAMES: [&str; 35] = [
     "cross_fade",
     "euler_step",
     "gated_add",
+    "gated_add_bf16",
     "gather_rows",
     "gather_taps_1d",
     "gather_taps_3d",
@@ -45,13 +46,16 @@ const NAMES: [&str; 35] = [
     "mix_rows",
     "multiply",
     "norm_rotate_heads",
+    "norm_rotate_heads_bf16",
     "pixels_to_rgb8",
     "rms_norm",
     "rms_norm_modulate",
+    "rms_norm_modulate_bf16",
     "scale",
     "scatter_rows",
     "snake",
     "swiglu",
+    "swiglu_bf16",
     "transpose",
     "unpatchify",
 ];
@@ -119,6 +123,14 @@ impl Grid {
     /// A block for each of `rows` of `width` elements.
     pub(super) fn per_row(rows: u32, width: u32) -> Self {
         let threads = width.div_ceil(4).next_multiple_of(32).clamp(32, 512);
+        Self { blocks: (rows, 1), threads: (threads, 1), shared_bytes: 0 }
+    }
+}
+
+impl Grid {
+    /// A block for each of `rows`, a thread for each eight of its `width` elements, or for several.
+    pub(super) fn per_group(rows: u32, width: u32) -> Self {
+        let threads = (width / 8).next_multiple_of(32).clamp(32, 256);
         Self { blocks: (rows, 1), threads: (threads, 1), shared_bytes: 0 }
     }
 }

@@ -10,6 +10,12 @@ use crate::ops::{Activation, GroupNorm, Modulation, NormRounding, OpError, Rotar
 type X<'a> = View<'a, CudaBuffer>;
 type Y<'a> = ViewMut<'a, CudaBuffer>;
 
+/// The widest row that the fused norm keeps in registers; mirrors `fused_bf16.cuh`.
+const FUSED_MOST_WIDTH: u32 = 256 * 4 * 8;
+
+/// The width of heads whose fused kernel there is.
+const FUSED_HEAD: u32 = 128;
+
 impl Cuda {
     pub(super) fn rms_norm_of(
         &self,
@@ -87,6 +93,12 @@ impl Cuda {
             argument(&pick.address),
             argument(&to),
         ];
+        let eights = [&from, &shift, &scale, &to].iter().all(|rows| rows.is_in_eights());
+        let weights = weight.is_in_eights() || weight.dtype != from.dtype;
+        if eights && weights && to.width <= FUSED_MOST_WIDTH {
+            let grid = Grid { blocks: (count, 1), threads: (256, 1), shared_bytes: 0 };
+            return self.launch(OP, "rms_norm_modulate_bf16", grid, &arguments);
+        }
         self.launch(OP, "rms_norm_modulate", Grid::per_row(count, to.width), &arguments)
     }
 
@@ -151,6 +163,22 @@ impl Cuda {
         let before_weight = u32::from(rounding == NormRounding::BeforeWeight);
         let (has_weight, rotates, norms) =
             (u32::from(weight.is_some()), u32::from(rotary.is_some()), u32::from(norm.is_some()));
+        let turned = cosines.width.is_multiple_of(8) && cosines.width <= FUSED_HEAD;
+        if norm.is_some() && to.width == FUSED_HEAD && to.is_in_groups_of_four() && turned {
+            let grid = Grid { blocks: (rows.min(1 << 18), 1), threads: (32, WARPS), shared_bytes: 0 };
+            let arguments = [
+                argument(&weight_rows),
+                argument(&has_weight),
+                argument(&eps),
+                argument(&before_weight),
+                argument(&cosines),
+                argument(&sines),
+                argument(&to),
+                argument(&rows),
+                argument(&heads),
+            ];
+            return self.launch(op, "norm_rotate_heads_bf16", grid, &arguments);
+        }
         let grid = Grid { blocks: (count.div_ceil(WARPS).min(1 << 18), 1), threads: (32, WARPS), shared_bytes };
         let arguments = [
             argument(&weight_rows),

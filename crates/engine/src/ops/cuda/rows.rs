@@ -63,6 +63,18 @@ impl Rows {
         Self { base, strides: [i64::from(width), 0, 0], sizes: [1, 1], dtype: code(dtype), width }
     }
 
+    /// Tells whether it is BF16 in whole groups of eight, each of which begins at 16 bytes.
+    pub(super) fn is_in_eights(&self) -> bool {
+        let steps = self.strides.iter().all(|step| step % 8 == 0);
+        self.dtype == code(DType::Bf16) && self.base.is_multiple_of(16) && self.width.is_multiple_of(8) && steps
+    }
+
+    /// Tells whether it is BF16 in whole groups of four, each of which begins at 8 bytes.
+    pub(super) fn is_in_groups_of_four(&self) -> bool {
+        let steps = self.strides.iter().all(|step| step % 4 == 0);
+        self.dtype == code(DType::Bf16) && self.base.is_multiple_of(8) && self.width.is_multiple_of(4) && steps
+    }
+
     /// Stands for an operand that is not there; a kernel that is told so does not look at it.
     pub(super) fn absent() -> Self {
         Self::contiguous(0, DType::F32, 0)
@@ -165,6 +177,25 @@ mod tests {
         let error = Rows::of("add", "x", 0, DType::F32, window(&[2, 2], &[1, 2])).unwrap_err();
         assert_eq!(error.to_string(), "add: x has shape [1, 2], expected [1]");
         assert!(Rows::of("add", "x", 0, DType::F32, window(&[1 << 20, 1 << 20, 1], &[1 << 20, 1, 1])).is_err());
+    }
+
+    #[test]
+    fn rows_are_read_in_groups_only_where_every_one_is_aligned() {
+        let rows = |base, dtype, shape: &[usize], strides: &[usize]| {
+            let window = Window { offset: 0, shape: Dims::new(shape), strides: Dims::new(strides) };
+            Rows::of("test", "x", base, dtype, window).unwrap()
+        };
+        assert!(rows(256, DType::Bf16, &[3, 16], &[24, 1]).is_in_eights());
+        for other in [
+            rows(256, DType::F16, &[3, 16], &[24, 1]),
+            rows(264, DType::Bf16, &[3, 16], &[24, 1]),
+            rows(256, DType::Bf16, &[3, 12], &[24, 1]),
+            rows(256, DType::Bf16, &[3, 16], &[20, 1]),
+        ] {
+            assert!(!other.is_in_eights(), "{other:?}");
+        }
+        assert!(rows(264, DType::Bf16, &[3, 2, 12], &[24, 12, 1]).is_in_groups_of_four());
+        assert!(!rows(264, DType::Bf16, &[3, 2, 12], &[26, 12, 1]).is_in_groups_of_four());
     }
 
     #[test]

@@ -117,7 +117,7 @@ fn rows() -> Vec<Case> {
 
 fn norms() -> Vec<Case> {
     let mut cases = Vec::new();
-    for [rows, width] in [[1, 5], [17, 96], [3, 5376], [130, 1001]] {
+    for [rows, width] in [[1, 5], [17, 96], [3, 5376], [130, 1001], [5, 8200]] {
         for (x, y) in [(F32, F32), (BF16, BF16), (F16, F16), (F32, BF16), (F32, F16)] {
             let label = format!("{rows} x {width}, {x} to {y}");
             for rounding in [NormRounding::Once, NormRounding::BeforeWeight] {
@@ -125,7 +125,7 @@ fn norms() -> Vec<Case> {
                 let label = format!("{label}, {rounding:?}");
                 cases.push(case(Operation::RmsNorm(rounding), label, inputs, fresh(y, &[rows, width])));
             }
-            let inputs = vec![around(3.0, x, &[rows, width]), around(1.0, x, &[width]), floats(x, &[width])];
+            let inputs = vec![around(1.0, x, &[rows, width]), around(1.0, x, &[width]), floats(x, &[width])];
             cases.push(case(Operation::LayerNorm, &*label, inputs, fresh(y, &[rows, width])));
             let table = floats(x, &[6, width]);
             let picks = Given::Picks { count: rows, below: 6 };
@@ -156,7 +156,9 @@ fn norms() -> Vec<Case> {
 
 fn heads() -> Vec<Case> {
     let mut cases = Vec::new();
-    for [rows, heads, head_dim, width] in [[1, 1, 8, 8], [17, 7, 128, 96], [5, 3, 72, 72], [33, 2, 20, 6]] {
+    for [rows, heads, head_dim, width] in
+        [[1, 1, 8, 8], [17, 7, 128, 96], [9, 11, 128, 128], [5, 3, 72, 72], [33, 2, 20, 6]]
+    {
         for dtype in FLOATS {
             let shape = [rows, heads, head_dim];
             let tables = || vec![floats(F32, &[rows, width]), floats(F32, &[rows, width])];
@@ -229,7 +231,7 @@ fn attention() -> Vec<Case> {
 fn elementwise() -> Vec<Case> {
     let mut cases = Vec::new();
     let types = [(F32, F32), (BF16, BF16), (F16, F16), (BF16, F32), (F32, BF16)];
-    for [rows, width] in [[1, 3], [17, 65], [130, 1001]] {
+    for [rows, width] in [[1, 3], [17, 65], [130, 1001], [33, 2056]] {
         let shape = [rows, width];
         for (x, y) in types {
             let label = format!("{rows} x {width}, {x} to {y}");
