@@ -43,7 +43,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut table = Table::default();
-    let DeviceArgs { device, attention } = args.device;
+    let (device, attention) = args.device.prepared();
     let summary = if args.operations {
         let seed = args.seed.unwrap_or_else(fresh_seed);
         output::line(format_args!("seed {seed}"));

@@ -47,6 +47,7 @@ impl EngineArgs {
                 .checked_mul(1 << 20)
                 .with_context(|| format!("{name} {mebibytes} is more than a machine can address"))
         };
+        let (device, attention) = self.device.prepared();
         Ok(EngineConfig {
             checkpoint: self.checkpoint.clone(),
             partitions,
@@ -56,8 +57,8 @@ impl EngineArgs {
                 attention_bytes: bytes("--attention-scratch-mib", self.attention_scratch_mib)?,
                 feed_forward_bytes: bytes("--feed-forward-scratch-mib", self.feed_forward_scratch_mib)?,
             },
-            device: self.device.device,
-            attention: self.device.attention,
+            device,
+            attention,
         })
     }
 }

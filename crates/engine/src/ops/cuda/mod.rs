@@ -17,6 +17,7 @@ mod cudnn;
 mod elementwise;
 mod error;
 mod kernels;
+mod libraries;
 mod linear;
 mod memory;
 mod norm;
@@ -29,6 +30,7 @@ pub use attention::AttentionChoice;
 pub use buffer::CudaBuffer;
 pub use context::{Gpu, device_count};
 pub use error::{CudaError, is_device_lost};
+pub use libraries::open_libraries_in;
 
 use self::blas::Blas;
 use self::buffer::Content;
