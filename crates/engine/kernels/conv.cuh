@@ -14,24 +14,28 @@ __device__ __forceinline__ unsigned reflect(unsigned index, unsigned before, uns
     return inside < length ? inside : 2 * (length - 1) - inside;
 }
 
-// columns [c_in · kt · kh · kw, count]: the pixels under every tap of outputs [first, first + count).
+// columns [c_in · kt · kh · kw, count]: the pixels under every tap of outputs [first, first + count). A row of blocks
+// gathers for one tap at a time.
 extern "C" __global__ void gather_taps_3d(Rows x, Conv3d shape, float *columns, unsigned taps, unsigned first,
                                           unsigned count) {
     unsigned plane = shape.kernel_side * shape.kernel_side;
-    EACH_ELEMENT(tap, index, taps, count) {
-        unsigned output = first + index;
-        unsigned out_column = output % shape.out_width, rest = output / shape.out_width;
-        unsigned out_row = rest % shape.out_height, out_frame = rest / shape.out_height;
+    for (unsigned tap = blockIdx.y; tap < taps; tap += gridDim.y) {
         unsigned inside = tap % plane, time = tap / plane % shape.kernel_time, channel = tap / plane / shape.kernel_time;
-        int frame = (int)(out_frame * shape.stride_time + time) - (int)(shape.kernel_time - 1);
-        float value = 0.0f;
-        if (frame >= 0) {
-            unsigned row = reflect(out_row * shape.stride_side + inside / shape.kernel_side, shape.before, shape.height);
-            unsigned column =
-                reflect(out_column * shape.stride_side + inside % shape.kernel_side, shape.before, shape.width);
-            value = load(x, x.offset((channel * shape.frames + frame) * shape.height + row) + column);
+        unsigned kernel_row = inside / shape.kernel_side, kernel_column = inside % shape.kernel_side;
+        float *to = columns + (unsigned long long)tap * count;
+        for (unsigned index = blockIdx.x * blockDim.x + threadIdx.x; index < count; index += gridDim.x * blockDim.x) {
+            unsigned output = first + index;
+            unsigned out_column = output % shape.out_width, rest = output / shape.out_width;
+            unsigned out_row = rest % shape.out_height, out_frame = rest / shape.out_height;
+            int frame = (int)(out_frame * shape.stride_time + time) - (int)(shape.kernel_time - 1);
+            float value = 0.0f;
+            if (frame >= 0) {
+                unsigned row = reflect(out_row * shape.stride_side + kernel_row, shape.before, shape.height);
+                unsigned column = reflect(out_column * shape.stride_side + kernel_column, shape.before, shape.width);
+                value = load(x, x.offset((channel * shape.frames + frame) * shape.height + row) + column);
+            }
+            to[index] = value;
         }
-        columns[(unsigned long long)tap * count + index] = value;
     }
 }
 
@@ -39,11 +43,13 @@ extern "C" __global__ void gather_taps_3d(Rows x, Conv3d shape, float *columns, 
 extern "C" __global__ void gather_taps_1d(Rows x, unsigned first_row, float *columns, unsigned all_taps, unsigned taps,
                                           unsigned stride, unsigned dilation, unsigned padding, unsigned first,
                                           unsigned count) {
-    EACH_ELEMENT(tap, index, all_taps, count) {
-        long long source = (long long)(first + index) * stride + (long long)(tap % taps) * dilation - padding;
-        float value = 0.0f;
-        if (source >= 0 && source < x.width) value = load(x, x.offset(first_row + tap / taps) + source);
-        columns[(unsigned long long)tap * count + index] = value;
+    for (unsigned tap = blockIdx.y; tap < all_taps; tap += gridDim.y) {
+        long long from = x.offset(first_row + tap / taps), shift = (long long)(tap % taps) * dilation - padding;
+        float *to = columns + (unsigned long long)tap * count;
+        for (unsigned index = blockIdx.x * blockDim.x + threadIdx.x; index < count; index += gridDim.x * blockDim.x) {
+            long long source = (long long)(first + index) * stride + shift;
+            to[index] = source >= 0 && source < x.width ? load(x, from + source) : 0.0f;
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use cudarc::driver::sys::CUdeviceptr;
 
 use super::Cuda;
 use super::buffer::{CudaBuffer, address_mut};
-use super::kernels::{Parameter, argument};
+use super::kernels::{Grid, Parameter, argument};
 use super::memory::DeviceMemory;
 use super::rows::{Rows, input, output, small};
 use crate::ops::{CausalConv3dShape, Conv1dShape, DType, OpError, View, ViewMut};
@@ -33,6 +33,11 @@ unsafe impl Parameter for Conv3d {}
 fn outputs_at_a_time(taps: usize, outputs: usize) -> usize {
     // Whole groups of 32, so that every chunk but the last begins at an aligned address.
     (GATHER_BYTES / (4 * taps.max(1)) / 32 * 32).clamp(32, outputs.max(32))
+}
+
+/// Blocks that gather `outputs` for each of `taps`.
+fn gathering(outputs: u32, taps: u32) -> Grid {
+    Grid { blocks: (outputs.div_ceil(256), taps.min(65_535)), threads: (256, 1), shared_bytes: 0 }
 }
 
 /// Where a convolution's rows of outputs go: one row a channel.
@@ -143,7 +148,6 @@ impl Cuda {
         for start in (0..outputs).step_by(chunk) {
             let now = chunk.min(outputs - start);
             let (to, first, several) = (columns.address(), start as u32, now as u32);
-            let visited = (Rows::contiguous(to, DType::F32, several), all_taps);
             let arguments = [
                 argument(&from),
                 argument(&description),
@@ -152,7 +156,7 @@ impl Cuda {
                 argument(&first),
                 argument(&several),
             ];
-            self.each(OP, "gather_taps_3d", visited, &arguments)?;
+            self.launch(OP, "gather_taps_3d", gathering(several, all_taps), &arguments)?;
             let at = places.address + 4 * start as CUdeviceptr;
             self.product_rows(OP, [c_out, taps, now], weights.address, to, at, places.step)?;
         }
@@ -203,7 +207,6 @@ impl Cuda {
             for start in (0..outputs).step_by(chunk) {
                 let now = chunk.min(outputs - start);
                 let (to, first, several) = (columns.address(), count(start)?, count(now)?);
-                let visited = (Rows::contiguous(to, DType::F32, several), tap_count);
                 let arguments = [
                     argument(&from),
                     argument(&first_row),
@@ -216,7 +219,7 @@ impl Cuda {
                     argument(&first),
                     argument(&several),
                 ];
-                self.each(OP, "gather_taps_1d", visited, &arguments)?;
+                self.launch(OP, "gather_taps_1d", gathering(several, tap_count), &arguments)?;
                 let at = places.address + 4 * start as CUdeviceptr;
                 self.product_rows(OP, [c_out, all_taps, now], weights.address, to, at, places.step)?;
             }
