@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use clapboard_engine::ComputeDtype;
-use clapboard_engine::verify::{self, Line, OperationOptions, Options, Outcome, Summary};
+use clapboard_engine::verify::{self, LevelDifferences, Line, OperationOptions, Options, Outcome, Summary};
 
 use crate::output;
 use crate::settings::device::DeviceArgs;
@@ -89,7 +89,7 @@ impl Table {
         if !self.has_head {
             self.has_head = true;
             output::line(format_args!(
-                "{:<28} {:<10} {:<44} {:>10}  {:<22} result",
+                "{:<28} {:<10} {:<44} {:>10}  {:<24} result",
                 "case", "layout", "stage", "error", "tolerance"
             ));
         }
@@ -140,7 +140,10 @@ fn row(line: &Line) -> String {
         (Outcome::Failed, None) => "FAIL: never reached",
         (Outcome::Unknown, _) => "unknown",
     };
-    format!("{:<28} {layout:<10} {:<44} {error:>10}  {tolerance:<22} {result}", line.case, line.stage)
+    let levels = line.levels.map_or(String::new(), |LevelDifferences { worst, far }| {
+        format!(": {worst} levels at the most, {far:.1e} beyond {}", LevelDifferences::FAR)
+    });
+    format!("{:<28} {layout:<10} {:<44} {error:>10}  {tolerance:<24} {result}{levels}", line.case, line.stage)
 }
 
 #[cfg(test)]
@@ -159,7 +162,7 @@ mod tests {
 
     fn line(case: &str, layout: &'static str, stage: &str, outcome: Outcome) -> Line {
         let (case, stage) = (case.to_owned(), stage.to_owned());
-        Line { case, layout: Some(layout), stage, error: None, tolerance: None, outcome }
+        Line { case, layout: Some(layout), stage, error: None, tolerance: None, levels: None, outcome }
     }
 
     #[test]
@@ -176,6 +179,13 @@ mod tests {
         let expected = ["", "failed:", &format!("  {}", row(&failed))];
         assert_eq!(table.again()[..3], expected);
         assert_eq!(table.again()[3..], ["", "unknown:", "  vae: encode.latents, encode.moments", ""]);
+    }
+
+    #[test]
+    fn frames_tell_how_far_their_levels_are() {
+        let levels = Some(LevelDifferences { worst: 5, far: 7.4e-6 });
+        let line = Line { error: Some(7.4e-6), levels, ..line("t2va", "original", "frames_u8", Outcome::Passed) };
+        assert!(row(&line).ends_with("pass: 5 levels at the most, 7.4e-6 beyond 4"), "{}", row(&line));
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub mod tolerance;
 mod video_encoder;
 
 pub use cases::{Options, run};
+pub use compare::LevelDifferences;
 pub use golden::Error;
 pub use operations::{OperationOptions, run_operations};
 pub use report::{Line, Outcome, Summary};
