@@ -7,6 +7,7 @@
 
 pub mod activations;
 pub mod audio_vae;
+pub mod bench;
 pub mod checkpoint;
 pub mod dit;
 pub mod ops;

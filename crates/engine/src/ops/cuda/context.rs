@@ -97,6 +97,16 @@ impl Context {
         self.stream.cu_stream()
     }
 
+    /// The same, to record events on.
+    pub(super) fn queue(&self) -> &CudaStream {
+        &self.stream
+    }
+
+    /// Which GPU it is.
+    pub(super) fn ordinal(&self) -> usize {
+        self.context.ordinal()
+    }
+
     /// Whether memory comes from the driver's pool.
     pub(super) fn is_pooled(&self) -> bool {
         self.pooled
@@ -116,7 +126,7 @@ impl Context {
         // SAFETY: writes one number.
         unsafe { sys::cuDriverGetVersion(&raw mut driver_version) }.result().map_err(&failed)?;
         Ok(Gpu {
-            ordinal: self.context.ordinal(),
+            ordinal: self.ordinal(),
             name: self.context.name().map_err(&failed)?,
             capability: self.context.compute_capability().map_err(&failed)?,
             memory_bytes: self.context.total_mem().map_err(&failed)?,

@@ -11,6 +11,7 @@ mod attention;
 mod audio;
 mod blas;
 mod buffer;
+mod clock;
 mod context;
 mod conv;
 mod cudnn;
