@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use anyhow::ensure;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clapboard_engine::bench::{self, BenchOptions, Measurement, Stage};
 use clapboard_engine::ops::DType;
@@ -38,7 +37,7 @@ pub(super) struct Args {
     /// What weights and inputs are drawn from
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Do not measure: run one DiT block and write its inputs and results to this safetensors file, for
+    /// Do not measure: run it once and write what is seen inside and comes out to this safetensors file, for
     /// scripts/compare-released
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
@@ -85,9 +84,8 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         seed: args.seed,
     };
     if let Some(path) = args.write {
-        ensure!(args.stage == Stage::DitBlock, "--write takes --stage dit-block, not {}", args.stage);
-        let written = bench::write_block(&options, &path)?;
-        output::line(format_args!("{} tensors of {} rows in {}", written.tensors, written.rows, path.display()));
+        let written = bench::write(&options, &path)?;
+        output::line(format_args!("{} tensors of {} in {}", written.tensors, options.stage, path.display()));
         return Ok(ExitCode::SUCCESS);
     }
     let measurement = bench::run(&options)?;

@@ -7,10 +7,12 @@ use super::sizes::Sizes;
 use super::stage::Stage;
 use super::stages::ready;
 use super::work::Work;
+use crate::checkpoint::Layout;
 use crate::device::{Backend, Device};
 use crate::engine::MemoryBounds;
 use crate::ops::DType;
 use crate::ops::cuda::AttentionChoice;
+use crate::tap::NoTap;
 
 /// What to measure, and on what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +33,14 @@ pub struct BenchOptions {
     pub repeats: usize,
     /// What weights and inputs are drawn from.
     pub seed: u64,
+}
+
+impl BenchOptions {
+    /// Errors: [`BenchError::Dtype`] for a type that the stage does not compute in.
+    pub(super) fn check(&self) -> Result<(), BenchError> {
+        let &Self { stage, dtype, .. } = self;
+        if stage.dtypes().contains(&dtype) { Ok(()) } else { Err(BenchError::Dtype { stage, dtype }) }
+    }
 }
 
 /// What a stage took.
@@ -84,21 +94,19 @@ fn run_on<O: Machine + 'static>(ops: O, sizes: &Sizes, options: &BenchOptions) -
 where
     O::Buffer: 'static,
 {
-    let &BenchOptions { stage, dtype, repeats, .. } = options;
-    if !stage.dtypes().contains(&dtype) {
-        return Err(BenchError::Dtype { stage, dtype });
-    }
+    options.check()?;
+    let repeats = options.repeats;
     if repeats == 0 {
         return Err(BenchError::NoRepeats);
     }
     let ops = Metered::new(ops);
-    let mut ready = ready(&ops, sizes, options)?;
+    let mut ready = ready(&ops, sizes, options, Layout::Original, &mut NoTap)?;
+    let mut once = || ready(&ops, &mut NoTap);
     // Plans, casts of weights and the pool's memory are made by the first run.
-    let work = ops.counted(&mut || ready(&ops))?;
+    let work = ops.counted(&mut once)?;
     ops.ops.forget_peak()?;
-    ops.ops.timed(&mut || ready(&ops))?;
-    let mut seconds =
-        (0..repeats).map(|_| ops.ops.timed(&mut || ready(&ops))).collect::<Result<Vec<f64>, BenchError>>()?;
+    ops.ops.timed(&mut once)?;
+    let mut seconds = (0..repeats).map(|_| ops.ops.timed(&mut once)).collect::<Result<Vec<f64>, BenchError>>()?;
     seconds.sort_by(f64::total_cmp);
     Ok(Measurement {
         device: ops.ops.describe(),

@@ -21,4 +21,4 @@ pub use measure::{BenchOptions, Measurement, run};
 pub use roofline::Roofline;
 pub use stage::{NoSuchStage, Stage};
 pub use work::Work;
-pub use written::{WrittenBlock, write_block};
+pub use written::{WrittenStage, write};

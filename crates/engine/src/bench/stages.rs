@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 
 use clapboard_h3::Partition;
+use half::bf16;
 
 use super::error::BenchError;
 use super::inputs::{TIMESTEPS, drawn, sequence};
@@ -18,41 +19,46 @@ use crate::ops::{DType, Ops};
 use crate::parallel::Alone;
 use crate::progress::Unwatched;
 use crate::run::Run;
-use crate::tap::{NoTap, Tap};
+use crate::tap::Tap;
 use crate::text::{Presentation, TextEncoder};
 use crate::video_vae::{
     DecodePrecision, FrameValues, TileGeometry, VideoDecoder, VideoEncoder, VideoFrames, VideoLatents,
 };
 use crate::vision::VisionEmbeds;
 
-/// A stage that runs once at each call.
-pub(super) type Ready<O> = Box<dyn FnMut(&O) -> Result<(), BenchError>>;
+/// A stage that runs once at each call, shown to a tap.
+pub(super) type Ready<O> = Box<dyn FnMut(&O, &mut dyn Tap) -> Result<(), BenchError>>;
 
-/// Makes a stage ready.
+/// Makes a stage ready, with the weights of `layout`; what it computes before it runs is shown to `tap`.
 ///
 /// Errors: [`BenchError`] for sizes that the stage cannot have, and whatever the device says.
-pub(super) fn ready<O: Ops>(ops: &O, sizes: &Sizes, options: &BenchOptions) -> Result<Ready<O>, BenchError>
+pub(super) fn ready<O: Ops + 'static>(
+    ops: &O,
+    sizes: &Sizes,
+    options: &BenchOptions,
+    layout: Layout,
+    tap: &mut dyn Tap,
+) -> Result<Ready<O>, BenchError>
 where
-    O: 'static,
     O::Buffer: 'static,
 {
     match options.stage {
-        Stage::DitBlock => dit_block(ops, sizes, options),
-        Stage::DitStep => dit_step(ops, sizes, options),
-        Stage::Text => text(ops, sizes, options),
-        Stage::VaeDecode => vae_decode(ops, sizes, options),
-        Stage::VaeEncode => vae_encode(ops, sizes, options),
-        Stage::Audio => audio(ops, sizes, options),
+        Stage::DitBlock => dit_block(ops, sizes, options, layout, tap),
+        Stage::DitStep => dit_step(ops, sizes, options, layout, tap),
+        Stage::Text => text(ops, sizes, options, layout),
+        Stage::VaeDecode => vae_decode(ops, sizes, options, layout),
+        Stage::VaeEncode => vae_encode(ops, sizes, options, layout),
+        Stage::Audio => audio(ops, sizes, options, layout),
     }
 }
 
 /// Runs a network that nobody stops or watches, shown to `tap`.
-pub(super) fn unwatched(tap: &mut dyn Tap) -> Run<'_> {
+fn unwatched(tap: &mut dyn Tap) -> Run<'_> {
     Run { control: &Uninterrupted, progress: &Unwatched, tap }
 }
 
 /// A DiT of `layers` layers, and a request of the wanted rows in it.
-pub(super) fn dit<O: Ops>(
+fn dit<O: Ops + 'static>(
     ops: &O,
     config: DitConfig,
     layout: Layout,
@@ -74,26 +80,39 @@ where
     let mut request = dit.begin(ops, &packed, prompt.view(), &[video], &[audio], &mut unwatched(tap))?;
     let hidden = &mut request.buffers.hidden;
     let count = hidden.view().window().shape.elements();
-    ops.write(&drawn(seed, "hidden", count), hidden.view_mut())?;
+    // Rounded, so that every type holds the same.
+    let values: Vec<f32> =
+        drawn(seed, "hidden", count).into_iter().map(|value| bf16::from_f32(value).to_f32()).collect();
+    ops.write(&values, hidden.view_mut())?;
     Ok((dit, request))
 }
 
-fn dit_block<O: Ops>(ops: &O, sizes: &Sizes, options: &BenchOptions) -> Result<Ready<O>, BenchError>
+fn dit_block<O: Ops + 'static>(
+    ops: &O,
+    sizes: &Sizes,
+    options: &BenchOptions,
+    layout: Layout,
+    tap: &mut dyn Tap,
+) -> Result<Ready<O>, BenchError>
 where
     O::Buffer: 'static,
-    O: 'static,
 {
     let config = DitConfig { num_layers: 1, ..sizes.dit.clone() };
-    let (dit, mut request) = dit(ops, config, Layout::Original, options, &mut NoTap)?;
-    Ok(Box::new(move |ops| Ok(dit.run_block(ops, &mut request, 0, &mut unwatched(&mut NoTap))?)))
+    let (dit, mut request) = dit(ops, config, layout, options, tap)?;
+    Ok(Box::new(move |ops, tap| Ok(dit.run_block(ops, &mut request, 0, &mut unwatched(tap))?)))
 }
 
-fn dit_step<O: Ops>(ops: &O, sizes: &Sizes, options: &BenchOptions) -> Result<Ready<O>, BenchError>
+fn dit_step<O: Ops + 'static>(
+    ops: &O,
+    sizes: &Sizes,
+    options: &BenchOptions,
+    layout: Layout,
+    tap: &mut dyn Tap,
+) -> Result<Ready<O>, BenchError>
 where
     O::Buffer: 'static,
-    O: 'static,
 {
-    let (dit, mut request) = dit(ops, sizes.dit.clone(), Layout::Original, options, &mut NoTap)?;
+    let (dit, mut request) = dit(ops, sizes.dit.clone(), layout, options, tap)?;
     let rows = |name: &str, shape: &[usize]| {
         let mut tensor = ops.alloc(DType::F32, shape.into())?;
         ops.write(&drawn(options.seed, name, shape.iter().product()), tensor.view_mut())?;
@@ -101,15 +120,19 @@ where
     };
     let video = rows("video_rows", request.buffers.video_velocity.shape())?;
     let audio = rows("audio_rows", request.buffers.audio_velocity.shape())?;
-    Ok(Box::new(move |ops| {
-        Ok(dit.forward(ops, &mut request, 0, video.view(), audio.view(), &mut unwatched(&mut NoTap))?)
+    Ok(Box::new(move |ops, tap| {
+        Ok(dit.forward(ops, &mut request, 0, video.view(), audio.view(), &mut unwatched(tap))?)
     }))
 }
 
-fn text<O: Ops>(ops: &O, sizes: &Sizes, options: &BenchOptions) -> Result<Ready<O>, BenchError>
+fn text<O: Ops + 'static>(
+    ops: &O,
+    sizes: &Sizes,
+    options: &BenchOptions,
+    layout: Layout,
+) -> Result<Ready<O>, BenchError>
 where
     O::Buffer: 'static,
-    O: 'static,
 {
     let &BenchOptions { stage, rows, dtype, seed, .. } = options;
     let config = TextConfig { num_layers: TextConfig::CONDITIONING_LAYERS, ..sizes.text.text.clone() };
@@ -120,14 +143,14 @@ where
     let mut all = sizes.text.clone();
     all.text = config.clone();
     let read = |name: &str| name.starts_with("model.language_model.") && name != "model.language_model.norm.weight";
-    let component = Component::drawn(&Inventory::text_encoder(&all), Layout::Original, seed, read)?;
+    let component = Component::drawn(&Inventory::text_encoder(&all), layout, seed, read)?;
     let vocabulary = config.vocab_size;
     let bytes = MemoryBounds::default().feed_forward_bytes;
     let encoder = TextEncoder::load(ops, &component, config, dtype, bytes, Box::new(Alone))?;
     let ids: Vec<u32> = (0..rows).map(|row| (row * 7919 % vocabulary) as u32).collect();
     let presentation = Presentation::of_ids(&ids);
-    Ok(Box::new(move |ops| {
-        encoder.encode(ops, &presentation, &VisionEmbeds::none(), &mut unwatched(&mut NoTap))?;
+    Ok(Box::new(move |ops, tap| {
+        encoder.encode(ops, &presentation, &VisionEmbeds::none(), &mut unwatched(tap))?;
         Ok(())
     }))
 }
@@ -151,10 +174,14 @@ fn tiles(sizes: &Sizes) -> TileGeometry {
 /// The frames that a film may have here: an hour.
 const MOST_FRAMES: usize = 24 * 3600;
 
-fn vae_decode<O: Ops>(ops: &O, sizes: &Sizes, options: &BenchOptions) -> Result<Ready<O>, BenchError>
+fn vae_decode<O: Ops + 'static>(
+    ops: &O,
+    sizes: &Sizes,
+    options: &BenchOptions,
+    layout: Layout,
+) -> Result<Ready<O>, BenchError>
 where
     O::Buffer: 'static,
-    O: 'static,
 {
     let &BenchOptions { stage, rows, dtype, seed, .. } = options;
     let [height, width] = latent_sides(sizes, options)?;
@@ -165,7 +192,7 @@ where
     };
     let config = sizes.video.clone();
     let read = |name: &str| !name.starts_with("encoder.") && !name.starts_with("quant_conv.");
-    let component = Component::drawn(&Inventory::video_vae(&config), Layout::Original, seed, read)?;
+    let component = Component::drawn(&Inventory::video_vae(&config), layout, seed, read)?;
     let channels = config.latent_channels;
     let decoder = VideoDecoder::load(ops, &component, config, precision, tiles(sizes))?;
     let refused = || BenchError::Rows { stage, rows, least: 1, most: MOST_FRAMES };
@@ -175,17 +202,21 @@ where
     let enough = |frames: &usize| decoder.frames(*frames).is_some_and(|frames| frames >= rows);
     let frames = (1..=rows + 16).find(enough).ok_or_else(refused)?;
     let values = drawn(seed, "latents", channels * frames * height * width);
-    Ok(Box::new(move |ops| {
+    Ok(Box::new(move |ops, tap| {
         let latents = VideoLatents { values: &values, frames, height, width };
         let mut taken = |_: Vec<u8>| Ok::<_, Infallible>(());
-        Ok(decoder.decode(ops, latents, &mut unwatched(&mut NoTap), &mut taken)?)
+        Ok(decoder.decode(ops, latents, &mut unwatched(tap), &mut taken)?)
     }))
 }
 
-fn vae_encode<O: Ops>(ops: &O, sizes: &Sizes, options: &BenchOptions) -> Result<Ready<O>, BenchError>
+fn vae_encode<O: Ops + 'static>(
+    ops: &O,
+    sizes: &Sizes,
+    options: &BenchOptions,
+    layout: Layout,
+) -> Result<Ready<O>, BenchError>
 where
     O::Buffer: 'static,
-    O: 'static,
 {
     let &BenchOptions { stage, rows: frames, seed, size: (width, height), .. } = options;
     latent_sides(sizes, options)?;
@@ -194,34 +225,38 @@ where
     }
     let config = sizes.video.clone();
     let read = |name: &str| name.starts_with("encoder.") || name.starts_with("quant_conv.");
-    let component = Component::drawn(&Inventory::video_vae(&config), Layout::Original, seed, read)?;
+    let component = Component::drawn(&Inventory::video_vae(&config), layout, seed, read)?;
     let encoder = VideoEncoder::load(ops, &component, config, tiles(sizes))?;
     let levels = drawn(seed, "frames", frames * height * width * 3);
     let bytes: Vec<u8> = levels.iter().map(|level| (128.0 + 64.0 * level) as u8).collect();
-    Ok(Box::new(move |ops| {
+    Ok(Box::new(move |ops, tap| {
         let frames = VideoFrames { values: FrameValues::Rgb8(&bytes), frames, height, width };
-        encoder.encode(ops, frames, &mut unwatched(&mut NoTap))?;
+        encoder.encode(ops, frames, &mut unwatched(tap))?;
         Ok(())
     }))
 }
 
-fn audio<O: Ops>(ops: &O, sizes: &Sizes, options: &BenchOptions) -> Result<Ready<O>, BenchError>
+fn audio<O: Ops + 'static>(
+    ops: &O,
+    sizes: &Sizes,
+    options: &BenchOptions,
+    layout: Layout,
+) -> Result<Ready<O>, BenchError>
 where
     O::Buffer: 'static,
-    O: 'static,
 {
     let &BenchOptions { stage, rows: frames, seed, .. } = options;
     if !(1..=MOST_FRAMES).contains(&frames) {
         return Err(BenchError::Rows { stage, rows: frames, least: 1, most: MOST_FRAMES });
     }
     let config = sizes.audio.clone();
-    let component = Component::drawn(&Inventory::audio_vae(&config), Layout::Original, seed, |_| true)?;
+    let component = Component::drawn(&Inventory::audio_vae(&config), layout, seed, |_| true)?;
     // 24 frames a second.
     let latents = (frames * config.sampling_rate).div_ceil(24 * config.hop_length());
     let values = drawn(seed, "audio_latents", 2 * config.latent_channels * latents);
     let decoder = AudioDecoder::load(ops, &component, config)?;
-    Ok(Box::new(move |ops| {
-        decoder.decode(ops, &values, &mut unwatched(&mut NoTap))?;
+    Ok(Box::new(move |ops, tap| {
+        decoder.decode(ops, &values, &mut unwatched(tap))?;
         Ok(())
     }))
 }

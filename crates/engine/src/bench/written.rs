@@ -1,16 +1,15 @@
-//! One DiT block as tensors in a file, for another implementation to be compared with.
+//! One run of a stage as tensors in a file, for another implementation to be compared with.
 
 use std::collections::BTreeMap;
 use std::path::Path;
-
-use half::bf16;
 
 use super::error::BenchError;
 use super::inputs::{TIMESTEPS, sequence};
 use super::measure::BenchOptions;
 use super::sizes::Sizes;
-use super::stages::{dit, unwatched};
-use crate::checkpoint::{DitConfig, Layout};
+use super::stage::Stage;
+use super::stages::ready;
+use crate::checkpoint::Layout;
 use crate::device::Backend;
 use crate::dit::StepTimesteps;
 use crate::engine::MemoryBounds;
@@ -19,14 +18,12 @@ use crate::tap::Tap;
 
 /// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WrittenBlock {
-    /// Rows of the sequence.
-    pub rows: usize,
+pub struct WrittenStage {
     /// Tensors of the file.
     pub tensors: usize,
 }
 
-/// Everything that the networks show, by name.
+/// What the networks show, by name: all but the text encoder's later layers, which are many and large.
 #[derive(Default)]
 struct Kept(BTreeMap<String, (Vec<usize>, Vec<f32>)>);
 
@@ -37,50 +34,49 @@ impl Tap for Kept {
         shape: &[usize],
         read: &dyn Fn() -> Result<Vec<f32>, OpError>,
     ) -> Result<(), OpError> {
-        self.0.insert(name.to_owned(), (shape.to_vec(), read()?));
+        let later = name.strip_prefix("te.hidden_after_layer_").is_some_and(|layer| layer != "0");
+        if !later {
+            self.0.insert(name.to_owned(), (shape.to_vec(), read()?));
+        }
         Ok(())
     }
 }
 
-/// Runs the first block of a DiT of released shape once and writes what goes in, what is seen inside and what comes out to
-/// the safetensors file `path`, all as F32. Weights are those of the diffusers layout, drawn from the options' seed; whoever
-/// compares draws the same.
+/// Runs a stage of released shape once and writes what is seen inside and what comes out to the safetensors file `path`, as
+/// F32. Weights are those of the diffusers layout; they and the inputs are drawn from the options' seed, and whoever compares
+/// draws the same.
 ///
 /// Errors: [`BenchError`].
-pub fn write_block(options: &BenchOptions, path: &Path) -> Result<WrittenBlock, BenchError> {
+pub fn write(options: &BenchOptions, path: &Path) -> Result<WrittenStage, BenchError> {
     match Backend::open(options.device, options.attention, MemoryBounds::default().attention_bytes)? {
         Backend::Cpu(ops) => write_on(&ops, &Sizes::released(), options, path),
         Backend::Cuda(ops) => write_on(&*ops, &Sizes::released(), options, path),
     }
 }
 
-fn write_on<O: Ops>(ops: &O, sizes: &Sizes, options: &BenchOptions, path: &Path) -> Result<WrittenBlock, BenchError>
+fn write_on<O: Ops + 'static>(
+    ops: &O,
+    sizes: &Sizes,
+    options: &BenchOptions,
+    path: &Path,
+) -> Result<WrittenStage, BenchError>
 where
     O::Buffer: 'static,
 {
-    let &BenchOptions { stage, dtype, rows, .. } = options;
-    if !stage.dtypes().contains(&dtype) {
-        return Err(BenchError::Dtype { stage, dtype });
-    }
+    options.check()?;
     let mut kept = Kept::default();
-    let config = DitConfig { num_layers: 1, ..sizes.dit.clone() };
-    let (dit, mut request) = dit(ops, config, Layout::Diffusers, options, &mut kept)?;
-    // What both implementations can hold in either type.
-    let shape = request.buffers.hidden.shape().to_vec();
-    let hidden = ops.read(request.buffers.hidden.view())?;
-    let rounded: Vec<f32> = hidden.iter().map(|value| bf16::from_f32(*value).to_f32()).collect();
-    ops.write(&rounded, request.buffers.hidden.view_mut())?;
-    kept.0.insert("hidden_in".to_owned(), (shape, rounded));
-    let [video, audio] = TIMESTEPS;
-    let step = StepTimesteps::schedule(&sequence(stage, rows)?, &[video], &[audio]).remove(0);
-    let picks = step.modulation_rows.iter().map(|row| *row as f32).collect();
-    kept.0.insert("modulation_rows".to_owned(), (vec![rows], picks));
-    dit.run_block(ops, &mut request, 0, &mut unwatched(&mut kept))?;
-    write(path, &kept.0).map_err(|source| BenchError::Write { path: path.to_owned(), source })?;
-    Ok(WrittenBlock { rows, tensors: kept.0.len() })
+    ready(ops, sizes, options, Layout::Diffusers, &mut kept)?(ops, &mut kept)?;
+    if let Stage::DitBlock | Stage::DitStep = options.stage {
+        let [video, audio] = TIMESTEPS;
+        let step = StepTimesteps::schedule(&sequence(options.stage, options.rows)?, &[video], &[audio]).remove(0);
+        let picks = step.modulation_rows.iter().map(|row| *row as f32).collect();
+        kept.0.insert("modulation_rows".to_owned(), (vec![options.rows], picks));
+    }
+    save(path, &kept.0).map_err(|source| BenchError::Write { path: path.to_owned(), source })?;
+    Ok(WrittenStage { tensors: kept.0.len() })
 }
 
-fn write(path: &Path, tensors: &BTreeMap<String, (Vec<usize>, Vec<f32>)>) -> std::io::Result<()> {
+fn save(path: &Path, tensors: &BTreeMap<String, (Vec<usize>, Vec<f32>)>) -> std::io::Result<()> {
     let bytes: Vec<Vec<u8>> =
         tensors.values().map(|(_, values)| values.iter().flat_map(|value| value.to_le_bytes()).collect()).collect();
     let views = tensors
@@ -97,14 +93,13 @@ fn write(path: &Path, tensors: &BTreeMap<String, (Vec<usize>, Vec<f32>)>) -> std
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::Stage;
     use crate::device::Device;
     use crate::ops::DType;
     use crate::ops::cpu::Cpu;
     use crate::ops::cuda::AttentionChoice;
 
     #[test]
-    fn a_block_is_written_with_what_goes_in_and_comes_out() {
+    fn a_block_is_written_with_what_it_reads_and_what_comes_out() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("block.safetensors");
         let options = BenchOptions {
@@ -121,7 +116,7 @@ mod tests {
         let bytes = std::fs::read(&path).unwrap();
         let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
         assert_eq!(file.len(), written.tensors);
-        for name in ["hidden_in", "dit.block0_out", "dit.block0_attn_out", "dit.block0_ff_out"] {
+        for name in ["dit.block0_out", "dit.block0_attn_out", "dit.block0_ff_out"] {
             assert_eq!(file.tensor(name).unwrap().shape(), [19, 32], "{name}");
         }
         assert_eq!(file.tensor("dit.rope_cos").unwrap().shape(), [19, 12]);
