@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::value_parser;
+use clapboard_engine::MemoryBounds;
 use clapboard_engine::bench::{self, BenchOptions, Measurement, Stage};
 use clapboard_engine::ops::DType;
 use serde_json::{Value, json};
@@ -31,6 +33,9 @@ pub(super) struct Args {
     /// What it computes in; the release's type if none is given
     #[arg(long, value_name = "DTYPE", value_parser = dtype())]
     dtype: Option<DType>,
+    /// Memory for a feed-forward layer's inner activations at a time, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = value_parser!(u32).range(1..))]
+    feed_forward_scratch_mib: u32,
     /// How many times to measure, after two runs that are not
     #[arg(long, value_name = "N", default_value_t = 5)]
     repeats: usize,
@@ -80,6 +85,10 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         dtype: args.dtype.unwrap_or(args.stage.dtypes()[0]),
         device,
         attention,
+        memory: MemoryBounds {
+            feed_forward_bytes: (args.feed_forward_scratch_mib as usize) << 20,
+            ..MemoryBounds::default()
+        },
         repeats: args.repeats,
         seed: args.seed,
     };
@@ -161,6 +170,7 @@ mod tests {
             dtype: DType::Bf16,
             device: "cuda:0".parse().unwrap(),
             attention: AttentionChoice::Auto,
+            memory: MemoryBounds::default(),
             repeats: 3,
             seed: 0,
         };

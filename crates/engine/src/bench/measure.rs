@@ -29,6 +29,8 @@ pub struct BenchOptions {
     pub device: Device,
     /// Which attention computes in 16-bit types on a GPU.
     pub attention: AttentionChoice,
+    /// Bounds of buffers.
+    pub memory: MemoryBounds,
     /// How many times it is measured, after it ran twice.
     pub repeats: usize,
     /// What weights and inputs are drawn from.
@@ -84,7 +86,7 @@ impl Measurement {
 ///
 /// Errors: [`BenchError`] for sizes or types that the stage cannot have, a device that cannot be used, and what fails.
 pub fn run(options: &BenchOptions) -> Result<Measurement, BenchError> {
-    match Backend::open(options.device, options.attention, MemoryBounds::default().attention_bytes)? {
+    match Backend::open(options.device, options.attention, options.memory.attention_bytes)? {
         Backend::Cpu(ops) => run_on(ops, &Sizes::released(), options),
         Backend::Cuda(ops) => run_on(*ops, &Sizes::released(), options),
     }
@@ -130,6 +132,7 @@ mod tests {
             dtype,
             device: Device::Cpu,
             attention: AttentionChoice::Auto,
+            memory: MemoryBounds::default(),
             repeats: 3,
             seed: 1,
         }

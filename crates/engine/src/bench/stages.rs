@@ -14,7 +14,6 @@ use crate::audio_vae::AudioDecoder;
 use crate::checkpoint::{Component, ComponentId, DitConfig, Inventory, Layout, TextConfig};
 use crate::control::Uninterrupted;
 use crate::dit::{Dit, DitRequest};
-use crate::engine::MemoryBounds;
 use crate::ops::{DType, Ops};
 use crate::parallel::Alone;
 use crate::progress::Unwatched;
@@ -73,7 +72,7 @@ where
     let inventory = Inventory::dit(ComponentId::Dit(Partition::Fl2va), &config);
     let component = Component::drawn(&inventory, layout, seed, |_| true)?;
     let text_dim = config.text_dim;
-    let dit = Dit::load(ops, &component, config, dtype, MemoryBounds::default().feed_forward_bytes, Box::new(Alone))?;
+    let dit = Dit::load(ops, &component, config, dtype, options.memory.feed_forward_bytes, Box::new(Alone))?;
     let mut prompt = ops.alloc(dtype, [packed.text_rows, text_dim].into())?;
     ops.write(&drawn(seed, "prompt_embeds", packed.text_rows * text_dim), prompt.view_mut())?;
     let [video, audio] = TIMESTEPS;
@@ -145,7 +144,7 @@ where
     let read = |name: &str| name.starts_with("model.language_model.") && name != "model.language_model.norm.weight";
     let component = Component::drawn(&Inventory::text_encoder(&all), layout, seed, read)?;
     let vocabulary = config.vocab_size;
-    let bytes = MemoryBounds::default().feed_forward_bytes;
+    let bytes = options.memory.feed_forward_bytes;
     let encoder = TextEncoder::load(ops, &component, config, dtype, bytes, Box::new(Alone))?;
     let ids: Vec<u32> = (0..rows).map(|row| (row * 7919 % vocabulary) as u32).collect();
     let presentation = Presentation::of_ids(&ids);

@@ -12,7 +12,6 @@ use super::stages::ready;
 use crate::checkpoint::Layout;
 use crate::device::Backend;
 use crate::dit::StepTimesteps;
-use crate::engine::MemoryBounds;
 use crate::ops::{OpError, Ops};
 use crate::tap::Tap;
 
@@ -48,7 +47,7 @@ impl Tap for Kept {
 ///
 /// Errors: [`BenchError`].
 pub fn write(options: &BenchOptions, path: &Path) -> Result<WrittenStage, BenchError> {
-    match Backend::open(options.device, options.attention, MemoryBounds::default().attention_bytes)? {
+    match Backend::open(options.device, options.attention, options.memory.attention_bytes)? {
         Backend::Cpu(ops) => write_on(&ops, &Sizes::released(), options, path),
         Backend::Cuda(ops) => write_on(&*ops, &Sizes::released(), options, path),
     }
@@ -94,6 +93,7 @@ fn save(path: &Path, tensors: &BTreeMap<String, (Vec<usize>, Vec<f32>)>) -> std:
 mod tests {
     use super::*;
     use crate::device::Device;
+    use crate::engine::MemoryBounds;
     use crate::ops::DType;
     use crate::ops::cpu::Cpu;
     use crate::ops::cuda::AttentionChoice;
@@ -109,6 +109,7 @@ mod tests {
             dtype: DType::F32,
             device: Device::Cpu,
             attention: AttentionChoice::Auto,
+            memory: MemoryBounds::default(),
             repeats: 1,
             seed: 3,
         };
