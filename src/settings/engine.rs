@@ -9,6 +9,8 @@ use clapboard_engine::video_vae::DecodePrecision;
 use clapboard_engine::{ComputeDtype, EngineConfig, MemoryBounds};
 use clapboard_h3::Partition;
 
+use super::device::DeviceArgs;
+
 /// Settings of the engine.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Engine")]
@@ -30,6 +32,8 @@ pub(crate) struct EngineArgs {
     /// sums
     #[arg(long, env = "CLAPBOARD_FEED_FORWARD_SCRATCH_MIB", value_name = "MIB", default_value_t = 512)]
     feed_forward_scratch_mib: usize,
+    #[command(flatten)]
+    device: DeviceArgs,
 }
 
 impl EngineArgs {
@@ -43,6 +47,7 @@ impl EngineArgs {
                 .checked_mul(1 << 20)
                 .with_context(|| format!("{name} {mebibytes} is more than a machine can address"))
         };
+        let (device, attention) = self.device.prepared();
         Ok(EngineConfig {
             checkpoint: self.checkpoint.clone(),
             partitions,
@@ -52,11 +57,13 @@ impl EngineArgs {
                 attention_bytes: bytes("--attention-scratch-mib", self.attention_scratch_mib)?,
                 feed_forward_bytes: bytes("--feed-forward-scratch-mib", self.feed_forward_scratch_mib)?,
             },
+            device,
+            attention,
         })
     }
 }
 
-fn dtype() -> impl TypedValueParser<Value = ComputeDtype> {
+pub(crate) fn dtype() -> impl TypedValueParser<Value = ComputeDtype> {
     PossibleValuesParser::new(["f32", "bf16"]).map(|name| match name.as_str() {
         "bf16" => ComputeDtype::Bf16,
         _ => ComputeDtype::F32,

@@ -1,7 +1,8 @@
 //! The operations that every network is written against.
 //!
 //! A network never names a device: it calls these operations on [`View`]s, and each one writes into an output that the
-//! caller owns, so that activations can be planned before anything runs. [`cpu`] serves them over candle-core.
+//! caller owns, so that activations can be planned before anything runs. [`cpu`] serves them over candle-core,
+//! [`cuda`] on an NVIDIA GPU.
 //!
 //! # Rounding
 //!
@@ -10,6 +11,7 @@
 
 mod conv3d;
 pub mod cpu;
+pub mod cuda;
 mod tensor;
 
 pub use conv3d::{CausalConv3dShape, KernelSize, ReflectPadding, Stride};
