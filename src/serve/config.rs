@@ -28,7 +28,8 @@ impl TryFrom<Args> for Config {
 
     /// Errors: a sentence about the first setting, or pair of settings, that cannot be.
     fn try_from(args: Args) -> anyhow::Result<Self> {
-        let Args { engine, partitions, media, http, data, policy, worker, sweeps } = args;
+        let Args { mut engine, partitions, media, http, data, policy, worker, sweeps } = args;
+        engine.set_data(&data);
         let http = Http::try_from(http)?;
         let policy = policy.policy()?;
         let worker = worker.settings(&policy)?;
