@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// What the requests of F32 compute in; BF16 is compared with their F32 under wider tolerances
     #[arg(long, value_name = "DTYPE", default_value = "f32", value_parser = dtype())]
     dtype: ComputeDtype,
-    /// Compare every operation of the device with its twin on the processor, over random inputs
+    /// Compare every operation of a GPU with its twin on the processor, over random inputs; without a GPU it fails
     #[arg(long, conflicts_with_all = ["golden", "case", "strict", "dtype"])]
     operations: bool,
     /// What the inputs of --operations are drawn from; drawn anew and printed when none is given
@@ -44,17 +44,18 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut table = Table::default();
     let (device, attention) = args.device.prepared();
+    let opened = &mut |what: &str| output::line(format_args!("computing on {what}"));
     let summary = if args.operations {
         let seed = args.seed.unwrap_or_else(fresh_seed);
         output::line(format_args!("seed {seed}"));
-        verify::run_operations(&OperationOptions { device, attention, seed }, &mut |line| table.add(&line))?
+        verify::run_operations(&OperationOptions { device, attention, seed }, opened, &mut |line| table.add(&line))?
     } else {
         let golden = args.golden.context("the folder of golden files is missing: --golden DIR")?;
         ensure!(golden.is_dir(), "there is no folder {} of golden files", golden.display());
         let folder = tempfile::tempdir().context("could not make a folder for the checkpoints")?;
         let (case, scratch) = (args.case, folder.path().to_owned());
         let options = Options { golden, case, scratch, device, attention, dtype: args.dtype };
-        verify::run(&options, &mut |line| table.add(&line))?
+        verify::run(&options, opened, &mut |line| table.add(&line))?
     };
     table.end();
     output::line(format_args!("{} passed, {} failed, {} unknown", summary.passed, summary.failed, summary.unknown));

@@ -14,21 +14,18 @@ pub(super) fn examine(args: &DeviceArgs) -> Finding {
     let (device, attention) = args.prepared();
     let ordinal = match device {
         Device::Cpu => return Finding::ok(ABOUT, "not examined: workers are told to compute on the processor"),
-        Device::Auto if device_count() == 0 => return Finding::ok(ABOUT, "none: workers compute on the processor"),
-        Device::Auto => 0,
+        Device::Auto => match device_count() {
+            Ok(0) => return Finding::ok(ABOUT, "none: workers compute on the processor"),
+            Ok(_) => 0,
+            Err(error) => return Finding::fail(ABOUT, format!("{}", Causes(&error))),
+        },
         Device::Cuda(ordinal) => ordinal,
     };
     match Cuda::open(ordinal, attention) {
         Ok(cuda) => {
             let gpu = cuda.gpu();
             let gib = gpu.memory_bytes as f64 / f64::from(1 << 30);
-            Finding::ok(
-                ABOUT,
-                format!("cuda:{ordinal}, {}, {gib:.0} GiB, driver {}", cuda.describe(), gpu.driver_version),
-            )
-        }
-        Err(error) if device == Device::Auto => {
-            Finding::warn(ABOUT, format!("{}; workers compute on the processor", Causes(&error)))
+            Finding::ok(ABOUT, format!("cuda:{ordinal}, {}, {gib:.0} GiB", cuda.describe()))
         }
         Err(error) => Finding::fail(ABOUT, format!("{}", Causes(&error))),
     }

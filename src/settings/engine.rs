@@ -1,6 +1,6 @@
 //! Which checkpoint to load, and how it computes: the settings of every command that has an engine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use clap::builder::PossibleValuesParser;
@@ -37,6 +37,11 @@ pub(crate) struct EngineArgs {
 }
 
 impl EngineArgs {
+    /// Takes note of the data directory, below which some things are looked for.
+    pub(crate) fn set_data(&mut self, data: &Path) {
+        self.device.set_data(data);
+    }
+
     /// Checks the settings against each other; the engine serves `partitions`, the first of which it loads at its start.
     ///
     /// Errors: a sentence about the setting that cannot be.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use crate::ops::cpu::Cpu;
 use crate::ops::cuda::{AttentionChoice, Cuda, CudaError, device_count};
@@ -9,7 +10,7 @@ use crate::ops::cuda::{AttentionChoice, Cuda, CudaError, device_count};
 /// What computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Device {
-    /// The first GPU where one can be used, otherwise the processor.
+    /// The first GPU where there is one, otherwise the processor.
     Auto,
     /// The processor.
     #[default]
@@ -65,20 +66,41 @@ pub(crate) enum Backend {
 impl Backend {
     /// Opens `device`. On the CPU, attention holds at most `attention_bytes` of scores.
     ///
-    /// Errors: [`CudaError`] naming what is missing, when a GPU was asked for by its number.
+    /// Errors: [`CudaError`] naming what is missing or broken: of [`Device::Auto`] too where there is a GPU, since a model
+    /// of this size is of no use on a processor that was not meant to run it.
     pub(crate) fn open(device: Device, attention: AttentionChoice, attention_bytes: usize) -> Result<Self, CudaError> {
         let cuda = |ordinal| Cuda::open(ordinal, attention).map(|cuda| Backend::Cuda(Box::new(cuda)));
-        let cpu = Backend::Cpu(Cpu::new(attention_bytes));
         match device {
-            Device::Cpu => Ok(cpu),
             Device::Cuda(ordinal) => cuda(ordinal),
-            Device::Auto if device_count() == 0 => Ok(cpu),
-            Device::Auto => cuda(0).or_else(|error| {
-                tracing::warn!(%error, "there is a GPU that cannot be used: computing on the processor");
-                Ok(cpu)
-            }),
+            Device::Auto if has_gpu()? => cuda(0).map_err(|error| CudaError::Unusable(Box::new(error))),
+            Device::Auto | Device::Cpu => Ok(Backend::Cpu(Cpu::new(attention_bytes))),
         }
     }
+
+    /// Says what computes, for people.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Backend::Cpu(_) => "the processor".to_owned(),
+            Backend::Cuda(cuda) => format!("cuda:{}, {}", cuda.gpu().ordinal, cuda.describe()),
+        }
+    }
+}
+
+/// Tells whether this machine has a GPU, the same for as long as the process lives: what is opened later must not compute
+/// elsewhere.
+///
+/// Errors: [`CudaError::NoAnswer`] when there is a driver that cannot tell; the next call asks again.
+fn has_gpu() -> Result<bool, CudaError> {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    if let Some(answer) = ANSWER.get() {
+        return Ok(*answer);
+    }
+    let answer = device_count()? > 0;
+    let answer = *ANSWER.get_or_init(|| answer);
+    if !answer {
+        tracing::info!("there is no GPU: computing on the processor");
+    }
+    Ok(answer)
 }
 
 #[cfg(test)]
@@ -99,11 +121,15 @@ mod tests {
 
     #[test]
     fn without_a_gpu_auto_computes_on_the_processor_and_a_named_gpu_is_refused() {
-        if device_count() > 0 {
+        if device_count().unwrap() > 0 {
             return;
         }
         let opened = |device| Backend::open(device, AttentionChoice::Auto, 1 << 20);
-        assert!(matches!(opened(Device::Auto), Ok(Backend::Cpu(_))));
+        for _ in 0..2 {
+            let auto = opened(Device::Auto).unwrap();
+            assert!(matches!(auto, Backend::Cpu(_)));
+            assert_eq!(auto.describe(), "the processor");
+        }
         let error = opened(Device::Cuda(0)).err().unwrap();
         assert!(matches!(error, CudaError::NoDriver | CudaError::NoDevice { .. }), "{error}");
     }

@@ -33,6 +33,10 @@ impl<O: Ops> Ops for Metered<O> {
         self.ops.weight(stored)
     }
 
+    fn weight_in(&self, stored: &Stored, dtype: DType) -> Result<Tensor<O::Buffer>, OpError> {
+        self.ops.weight_in(stored, dtype)
+    }
+
     fn write(&self, values: &[f32], y: Out<'_, O>) -> Result<(), OpError> {
         self.ops.write(values, y)
     }

@@ -45,10 +45,10 @@ where
         rank: Box<dyn Rank<O>>,
     ) -> Result<Self, LoadError> {
         let blocks = (0..config.num_layers)
-            .map(|index| DitBlockWeights::load(ops, component, index))
+            .map(|index| DitBlockWeights::load(ops, component, index, dtype))
             .collect::<Result<_, _>>()?;
         Ok(Self {
-            weights: DitWeights::load(ops, component, &config)?,
+            weights: DitWeights::load(ops, component, &config, dtype)?,
             blocks: Box::new(ResidentWeights::new(blocks)),
             config,
             dtype,

@@ -64,13 +64,15 @@ impl Part {
     }
 }
 
-/// Verifies a golden folder; `listener` hears each stage as it is compared.
+/// Verifies a golden folder; `opened` hears first what computes, then `listener` each stage as it is compared.
 ///
 /// Errors: [`Error`] when the folder or its checkpoint cannot be read or the engine fails; a stage that differs is a
 /// failed line.
-pub fn run(options: &Options, listener: &mut dyn FnMut(Line)) -> Result<Summary, Error> {
+pub fn run(options: &Options, opened: &mut dyn FnMut(&str), listener: &mut dyn FnMut(Line)) -> Result<Summary, Error> {
     let bytes = MemoryBounds::default().attention_bytes;
-    match Backend::open(options.device, options.attention, bytes).map_err(LoadError::Device)? {
+    let backend = Backend::open(options.device, options.attention, bytes).map_err(LoadError::Device)?;
+    opened(&backend.describe());
+    match backend {
         Backend::Cpu(ops) => run_on(&ops, false, options, listener),
         Backend::Cuda(ops) => run_on(&*ops, true, options, listener),
     }

@@ -1,12 +1,15 @@
 //! Which attention kernel runs, and running the own ones.
 
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
 use super::Cuda;
 use super::buffer::{CudaBuffer, address, address_mut};
 use super::kernels::{Grid, MOST_SHARED_BYTES, Parameter, argument};
 use super::rows::{input, output, small};
 use crate::ops::{DType, OpError, View, ViewMut};
 
-const OP: &str = "attention";
+pub(super) const OP: &str = "attention";
 
 /// The widest head that the plain kernel takes; mirrors what its threads hold in `attention_plain.cuh`.
 const PLAIN_MOST_WIDTH: usize = 256;
@@ -20,13 +23,20 @@ const MMA_TILE: [u32; 2] = [128, 64];
 /// Head widths that the tensor-core kernel was compiled for; a narrower head is filled up with zeros.
 const MMA_WIDTHS: [u32; 3] = [64, 80, 128];
 
+/// How many shapes are remembered so that the log tells of each once.
+const MOST_TOLD: usize = 1024;
+
+/// Kernels, types and sizes that the log has told of.
+pub(super) type Told = Mutex<HashSet<(&'static str, DType, Sizes)>>;
+
 /// Which attention computes in 16-bit types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AttentionChoice {
     /// cuDNN's where it has a plan for a shape, the engine's own elsewhere.
     #[default]
     Auto,
-    /// cuDNN's; a shape that it has no plan for is an error.
+    /// cuDNN's; a shape that it has no plan for, or operands that it does not take, are an error. Attention that hides
+    /// later keys, the language model's, is computed by the engine's own all the same.
     Cudnn,
     /// The engine's own.
     Native,
@@ -94,9 +104,33 @@ impl Cuda {
             return Ok(());
         }
         match mma_width(sizes.head_dim).filter(|_| halves && call.is_aligned()) {
-            Some(width) => self.mma_attention(width, &call),
-            None => self.plain_attention(&call),
+            Some(width) => {
+                if self.is_news("attention", call.q.dtype(), sizes) {
+                    tracing::info!(?sizes, width, "attention by the engine's own kernel");
+                }
+                self.mma_attention(width, &call)
+            }
+            None => {
+                if halves && self.is_news("attention_plain", call.q.dtype(), sizes) {
+                    tracing::warn!(
+                        ?sizes,
+                        "attention in 16 bits by the plain kernel, many times slower: heads are wider than 128, or do not \
+                         begin at 16 bytes"
+                    );
+                }
+                self.plain_attention(&call)
+            }
         }
+    }
+
+    /// Tells whether the log has nothing yet of `kernel` over these sizes.
+    fn is_news(&self, kernel: &'static str, dtype: DType, sizes: Sizes) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever has met so many shapes has other worries than to hear of one twice.
+        if told.len() >= MOST_TOLD {
+            told.clear();
+        }
+        told.insert((kernel, dtype, sizes))
     }
 
     fn plain_attention(&self, call: &Call<'_>) -> Result<(), OpError> {

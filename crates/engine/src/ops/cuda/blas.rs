@@ -25,6 +25,9 @@ const WORKSPACE_BYTES: usize = 32 << 20;
 /// How many products' algorithms are kept; a generation uses a few dozen.
 const MOST_PLANS: usize = 1024;
 
+/// The first version that is written for: that of CUDA 13.
+const NEEDED_VERSION: usize = 130_000;
+
 /// `CUBLAS_OP_T`, which the bindings leave out.
 const TRANSPOSED: i32 = 1;
 
@@ -123,15 +126,22 @@ unsafe impl Sync for Blas {}
 impl Blas {
     /// Opens the library.
     ///
-    /// Errors: [`CudaError::NoLibrary`], [`CudaError::Blas`], [`CudaError::OutOfMemory`].
+    /// Errors: [`CudaError::NoLibrary`], [`CudaError::OldLibrary`], [`CudaError::Blas`], [`CudaError::OutOfMemory`].
     pub(super) fn open(context: &Arc<Context>) -> Result<Self, CudaError> {
         // SAFETY: only tries to open the library by its usual names; any other call panics where there is none.
         if !unsafe { sys::is_culib_present() } {
             return Err(CudaError::NoLibrary { library: "libcublasLt.so.13", package: "cuBLAS" });
         }
+        // SAFETY: the library is there, and every release of it has the function.
+        let found = unsafe { sys::cublasLtGetVersion() };
+        if found < NEEDED_VERSION {
+            return Err(CudaError::OldLibrary { library: "cuBLASLt", found, needed: NEEDED_VERSION });
+        }
         context.bind()?;
-        let handle = result::create_handle().map_err(CudaError::blas("opening the library"))?;
+        // Before the handle, which nothing would destroy if there were no room.
         let workspace = DeviceMemory::new(context, WORKSPACE_BYTES)?;
+        let handle =
+            result::create_handle().map_err(|error| context.blame(CudaError::blas("opening the library")(error)))?;
         Ok(Self { context: Arc::clone(context), handle, workspace, plans: Mutex::default() })
     }
 
@@ -143,9 +153,13 @@ impl Blas {
 
     /// Queues a product; false when the library has no algorithm for it, and nothing was queued.
     ///
-    /// Errors: [`CudaError::Blas`].
+    /// Errors: [`CudaError::Blas`], [`CudaError::NoRoom`]; [`CudaError::Lost`] also when a kernel before has faulted.
     pub(super) fn multiply(&self, product: &Product) -> Result<bool, CudaError> {
         self.context.bind()?;
+        self.queue(product).map_err(|error| self.context.blame(error))
+    }
+
+    fn queue(&self, product: &Product) -> Result<bool, CudaError> {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         if plans.len() >= MOST_PLANS {
             plans.clear();
@@ -157,14 +171,13 @@ impl Blas {
         };
         let Some(algorithm) = &plan.algorithm else { return Ok(false) };
         if let Some(bias) = product.bias {
-            let attribute = cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER;
-            describe(plan.description, attribute, &bias)?;
+            plan.describe(Attribute::Bias(bias))?;
         }
         let (one, zero) = (1.0f32, 0.0f32);
         let pointer = |matrix: Matrix| matrix.address as *mut c_void;
         let [a, b, d] = plan.layouts;
         // SAFETY: descriptors, algorithm and addresses belong together: the plan was made of this product's key, and the
-        // caller's matrices lie in memory of this context. The workspace is used by one stream alone.
+        // caller's matrices lie in memory of this context, which `Cuda::owns` has seen to. The workspace is used by one stream alone.
         unsafe {
             result::matmul(
                 self.handle,
@@ -192,35 +205,36 @@ impl Blas {
     fn plan(&self, product: &Product, key: Key) -> Result<Plan, CudaError> {
         let failed = CudaError::blas("describing a product");
         let compute = cublasComputeType_t::CUBLAS_COMPUTE_32F;
-        let description = result::create_matmul_desc(compute, cudaDataType_t::CUDA_R_32F).map_err(&failed)?;
+        let description = result::create_matmul_desc(compute, cudaDataType_t::CUDA_R_32F).map_err(failed)?;
         let layout = |matrix: Matrix, dtype| {
             result::create_matrix_layout(library_type(dtype), matrix.rows, matrix.columns, matrix.step)
         };
-        let a = layout(product.a, product.factors).map_err(&failed)?;
-        let b = layout(product.b, product.factors).map_err(&failed)?;
-        let d = layout(product.d, product.result).map_err(&failed)?;
+        let a = layout(product.a, product.factors).map_err(failed)?;
+        let b = layout(product.b, product.factors).map_err(failed)?;
+        let d = layout(product.d, product.result).map_err(failed)?;
         let mut plan = Plan { description, layouts: [a, b, d], algorithm: None };
         if product.a_transposed {
-            let attribute = cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA;
-            describe(description, attribute, &TRANSPOSED)?;
+            plan.describe(Attribute::TransposedA(TRANSPOSED))?;
         }
         if let Some(bias) = product.bias {
-            let attribute = cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_EPILOGUE;
-            describe(description, attribute, &cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS)?;
-            describe(description, cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)?;
+            plan.describe(Attribute::Epilogue(cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS))?;
+            plan.describe(Attribute::Bias(bias))?;
         }
         plan.algorithm = self.algorithm(&plan, key)?;
         if plan.algorithm.is_none() {
-            tracing::debug!(?key, "cuBLASLt has no algorithm: the plain kernel multiplies");
+            tracing::warn!(
+                ?key,
+                "cuBLASLt has no algorithm for a product: a plain kernel multiplies, many times slower"
+            );
         }
         Ok(plan)
     }
 
     /// Asks the library for its choice; none when it has none.
     fn algorithm(&self, plan: &Plan, key: Key) -> Result<Option<cublasLtMatmulAlgo_t>, CudaError> {
-        use cublasLtMatmulPreferenceAttributes_t as Attribute;
+        use cublasLtMatmulPreferenceAttributes_t as Preference;
         let failed = CudaError::blas("choosing an algorithm");
-        let preference = result::create_matmul_pref().map_err(&failed)?;
+        let preference = result::create_matmul_pref().map_err(failed)?;
         let [a, b, d] = key.alignments;
         // No scheme in which several blocks share a sum.
         let no_reduction = 0u32;
@@ -230,12 +244,12 @@ impl Blas {
         };
         let number = |attribute, value: &u32| set(attribute, std::ptr::from_ref(value).cast(), size_of::<u32>());
         let workspace = std::ptr::from_ref(&WORKSPACE_BYTES).cast();
-        let chosen = set(Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace, size_of::<usize>())
-            .and_then(|()| number(Attribute::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_reduction))
-            .and_then(|()| number(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &a))
-            .and_then(|()| number(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &b))
-            .and_then(|()| number(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &d))
-            .and_then(|()| number(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &d))
+        let chosen = set(Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace, size_of::<usize>())
+            .and_then(|()| number(Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_reduction))
+            .and_then(|()| number(Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &a))
+            .and_then(|()| number(Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &b))
+            .and_then(|()| number(Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &d))
+            .and_then(|()| number(Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &d))
             .and_then(|()| {
                 let [a, b, d] = plan.layouts;
                 // SAFETY: handle, descriptors and preference are valid.
@@ -254,22 +268,48 @@ impl Blas {
 impl Drop for Blas {
     fn drop(&mut self) {
         self.plans.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+        // The handle belongs to the context that was current when it was made.
+        if let Err(error) = self.context.bind() {
+            tracing::debug!(%error, "cuBLASLt is closed on a lost GPU");
+        }
         // SAFETY: the handle is valid and destroyed once. A failure is one of a context that is gone.
         let _ = unsafe { result::destroy_handle(self.handle) };
     }
 }
 
-/// Sets one attribute of a product.
-fn describe<T>(
-    description: cublasLtMatmulDesc_t,
-    attribute: cublasLtMatmulDescAttributes_t,
-    value: &T,
-) -> Result<(), CudaError> {
-    // SAFETY: the descriptor is valid, and the value is of the attribute's type.
-    unsafe {
-        result::set_matmul_desc_attribute(description, attribute, std::ptr::from_ref(value).cast(), size_of::<T>())
+/// An attribute of a product, with a value of the type that the library reads for it.
+#[derive(Debug, Clone, Copy)]
+enum Attribute {
+    TransposedA(i32),
+    Epilogue(cublasLtEpilogue_t),
+    Bias(CUdeviceptr),
+}
+
+impl Attribute {
+    /// Its name, its value and the size of that.
+    fn parts(&self) -> (cublasLtMatmulDescAttributes_t, *const c_void, usize) {
+        use cublasLtMatmulDescAttributes_t::*;
+        fn value<T>(value: &T) -> (*const c_void, usize) {
+            (std::ptr::from_ref(value).cast(), size_of::<T>())
+        }
+        let (name, (place, bytes)) = match self {
+            Attribute::TransposedA(operation) => (CUBLASLT_MATMUL_DESC_TRANSA, value(operation)),
+            Attribute::Epilogue(epilogue) => (CUBLASLT_MATMUL_DESC_EPILOGUE, value(epilogue)),
+            Attribute::Bias(address) => (CUBLASLT_MATMUL_DESC_BIAS_POINTER, value(address)),
+        };
+        (name, place, bytes)
     }
-    .map_err(CudaError::blas("describing a product"))
+}
+
+impl Plan {
+    /// Sets one attribute of the product.
+    fn describe(&self, attribute: Attribute) -> Result<(), CudaError> {
+        let (name, value, bytes) = attribute.parts();
+        // SAFETY: the descriptor is valid, and the value is of the attribute's type and lives through the call, which
+        // copies it.
+        unsafe { result::set_matmul_desc_attribute(self.description, name, value, bytes) }
+            .map_err(CudaError::blas("describing a product"))
+    }
 }
 
 fn library_type(dtype: DType) -> cudaDataType_t {

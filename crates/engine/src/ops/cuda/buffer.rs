@@ -1,11 +1,9 @@
 //! What a tensor on a GPU lives in.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
 use cudarc::driver::sys::CUdeviceptr;
 
 use super::memory::DeviceMemory;
-use crate::ops::{DType, OpError, View, ViewMut};
+use crate::ops::{OpError, View, ViewMut};
 
 /// Elements in a GPU's memory.
 #[derive(Debug)]
@@ -21,50 +19,14 @@ pub(super) enum Content {
     Activations,
     /// Row indices, of which the host keeps a copy to check them by.
     Indices(Vec<u32>),
-    /// A checkpoint's tensor, which never changes, and what it is in other types once a product has asked for it.
-    Weight(Mutex<Casts>),
-}
-
-/// Copies of a whole weight in other types.
-#[derive(Debug, Default)]
-pub(super) struct Casts([Option<Arc<DeviceMemory>>; 3]);
-
-impl Casts {
-    /// Returns the copy in `dtype`, which `make` makes if nobody has asked before.
-    pub(super) fn get(
-        &mut self,
-        dtype: DType,
-        make: impl FnOnce() -> Result<DeviceMemory, OpError>,
-    ) -> Result<Arc<DeviceMemory>, OpError> {
-        let place = match dtype {
-            DType::Bf16 => 1,
-            DType::F16 => 2,
-            DType::F32 | DType::U8 | DType::U32 => 0,
-        };
-        match &self.0[place] {
-            Some(copy) => Ok(Arc::clone(copy)),
-            None => Ok(Arc::clone(self.0[place].insert(Arc::new(make()?)))),
-        }
-    }
+    /// A checkpoint's tensor, which never changes.
+    Weight,
 }
 
 impl CudaBuffer {
     /// Wraps memory that operations write.
     pub(super) fn activations(memory: DeviceMemory) -> Self {
         Self { memory, content: Content::Activations }
-    }
-
-    /// Returns the copy of a weight in `dtype`; none when the buffer is no weight.
-    pub(super) fn cast(
-        &self,
-        dtype: DType,
-        make: impl FnOnce() -> Result<DeviceMemory, OpError>,
-    ) -> Option<Result<Arc<DeviceMemory>, OpError>> {
-        match &self.content {
-            // A panic while it was held leaves the list as it was.
-            Content::Weight(casts) => Some(casts.lock().unwrap_or_else(PoisonError::into_inner).get(dtype, make)),
-            Content::Activations | Content::Indices(_) => None,
-        }
     }
 }
 

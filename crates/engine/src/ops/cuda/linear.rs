@@ -1,12 +1,12 @@
 //! Matrix products of views.
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use cudarc::driver::sys::CUdeviceptr;
 
 use super::Cuda;
 use super::blas::{Matrix, Product};
-use super::buffer::{CudaBuffer, address, address_mut};
+use super::buffer::{Content, CudaBuffer, address, address_mut};
 use super::error::CudaError;
 use super::kernels::{Grid, argument};
 use super::memory::DeviceMemory;
@@ -15,16 +15,28 @@ use crate::ops::{DType, OpError, View, ViewMut};
 
 const OP: &str = "linear";
 
+/// Elements that one copy rounds at a time.
+const MOST_COPIED: usize = 1 << 31;
+
+/// Bytes of F32 sums that are held beside a result at a time.
+const SUM_BYTES: usize = 32 << 20;
+
+/// How many rows of F32 sums are held at a time: groups of 64, so that every chunk but the last is made alike.
+fn rows_of_sums(width: usize) -> usize {
+    (SUM_BYTES / (4 * width.max(1)) / 64 * 64).max(64)
+}
+
 /// An operand in another type, and what keeps it there.
 pub(super) struct Converted {
     pub(super) address: CUdeviceptr,
     /// Elements from row to row.
     pub(super) step: usize,
-    _kept: Option<Arc<DeviceMemory>>,
+    _kept: Option<DeviceMemory>,
 }
 
 impl Cuda {
-    /// Returns rows of `x` in `dtype`: as they are, from the kept copy of a weight, or from a copy made now.
+    /// Returns rows of `x` in `dtype`: as they are, or from a copy made now. A weight is loaded in the type that it is used
+    /// in, so that none has to be copied at each use.
     pub(super) fn converted(
         &self,
         op: &'static str,
@@ -38,38 +50,36 @@ impl Cuda {
         if x.dtype() == dtype {
             return Ok(Converted { address: address(x), step, _kept: None });
         }
-        let whole = || {
-            let elements = x.buffer.memory.bytes() / x.dtype().size();
-            self.copy_of(op, x.buffer.memory.address(), x.dtype(), elements, dtype)
-        };
-        if let Some(copy) = x.buffer.cast(dtype, whole) {
-            let copy = copy?;
-            let address = copy.address() + (window.offset * dtype.size()) as CUdeviceptr;
-            return Ok(Converted { address, step, _kept: Some(copy) });
+        if matches!(x.buffer.content, Content::Weight) && !self.told_of_casts.swap(true, Ordering::Relaxed) {
+            tracing::warn!(op, shape = ?x.shape(), from = %x.dtype(), to = %dtype, "a weight is converted at every use");
         }
         let (rows, count) = input(op, name, x)?;
         let memory = self.scratch(op, window.shape.elements() * dtype.size())?;
         let to = Rows::contiguous(memory.address(), dtype, rows.width);
         let grid = Grid::over(u64::from(count) * u64::from(rows.width));
         self.launch(op, "cast_rows", grid, &[argument(&rows), argument(&to), argument(&count)])?;
-        Ok(Converted { address: memory.address(), step: rows.width as usize, _kept: Some(Arc::new(memory)) })
+        Ok(Converted { address: memory.address(), step: rows.width as usize, _kept: Some(memory) })
     }
 
     /// Copies `elements` neighbours, rounding them to another type.
-    fn copy_of(
+    pub(super) fn copy_of(
         &self,
         op: &'static str,
-        from: CUdeviceptr,
+        from: &DeviceMemory,
         dtype: DType,
         elements: usize,
         to: DType,
     ) -> Result<DeviceMemory, OpError> {
         let memory = self.scratch(op, elements * to.size())?;
-        let count = small(op, "w", elements)?;
-        // One element a row: a weight's rows are whatever its views say.
-        let (x, y) = (Rows::contiguous(from, dtype, 1), Rows::contiguous(memory.address(), to, 1));
-        let grid = Grid::over(u64::from(count));
-        self.launch(op, "cast_rows", grid, &[argument(&x), argument(&y), argument(&count)])?;
+        // One element a row, as many rows at a time as kernels count.
+        for start in (0..elements).step_by(MOST_COPIED) {
+            let count = small(op, "w", MOST_COPIED.min(elements - start))?;
+            let (x, y) =
+                (from.address() + (start * dtype.size()) as u64, memory.address() + (start * to.size()) as u64);
+            let (x, y) = (Rows::contiguous(x, dtype, 1), Rows::contiguous(y, to, 1));
+            let grid = Grid::over(u64::from(count));
+            self.launch(op, "cast_rows", grid, &[argument(&x), argument(&y), argument(&count)])?;
+        }
         Ok(memory)
     }
 
@@ -126,21 +136,18 @@ impl Cuda {
             }
         } else if usable {
             // F32 sums, in place where the result is F32 anyway; then the bias, and one rounding.
-            let in_place = y.dtype() == DType::F32;
-            let scratch = if in_place { None } else { Some(self.scratch(OP, m * n * 4)?) };
-            let sums = match &scratch {
-                Some(memory) => Matrix { address: memory.address(), step: n as i64, ..d },
-                None => d,
-            };
-            if multiply(product(sums, None, DType::F32))? {
-                let from = match &scratch {
-                    Some(memory) => Rows::contiguous(memory.address(), DType::F32, y_rows.width),
-                    None => y_rows,
-                };
-                if in_place && bias.is_none() {
-                    return Ok(());
+            let has_sums = if y.dtype() == DType::F32 {
+                let done = multiply(product(d, None, DType::F32))?;
+                if done && bias.is_some() {
+                    self.add_bias(y_rows, Some(bias_rows), compute, y_rows, count)?;
                 }
-                return self.add_bias(from, bias.is_some().then_some(bias_rows), compute, y_rows, count);
+                done
+            } else {
+                let bias = bias.is_some().then_some(bias_rows);
+                self.rounded_sums(product(d, None, DType::F32), bias, y_rows)?
+            };
+            if has_sums {
+                return Ok(());
             }
         }
         let has_bias = u32::from(bias.is_some());
@@ -148,6 +155,26 @@ impl Cuda {
         let arguments =
             [argument(&w_rows), argument(&bias_rows), argument(&has_bias), argument(&x_rows), argument(&y_rows)];
         self.launch(OP, "linear_plain", grid, &[&arguments[..], &[argument(&count)]].concat())
+    }
+
+    /// Computes a product of F32 sums beside its result and rounds them into `y` with the bias, a bounded number of rows at
+    /// a time; false when the library has no algorithm, whatever is in `y` then.
+    fn rounded_sums(&self, product: Product, bias: Option<Rows>, y: Rows) -> Result<bool, OpError> {
+        let (width, rows) = (product.d.rows as usize, product.d.columns as usize);
+        let chunk = rows_of_sums(width).min(rows);
+        let memory = self.scratch(OP, width * chunk * 4)?;
+        for start in (0..rows).step_by(chunk) {
+            let now = chunk.min(rows - start);
+            let before = (start as i64 * product.b.step) as u64 * product.factors.size() as u64;
+            let b = Matrix { address: product.b.address + before, columns: now as u64, ..product.b };
+            let d = Matrix { address: memory.address(), columns: now as u64, step: width as i64, ..product.d };
+            if !self.blas.multiply(&Product { b, d, ..product }).map_err(CudaError::of(OP))? {
+                return Ok(false);
+            }
+            let sums = Rows::contiguous(memory.address(), DType::F32, y.width);
+            self.add_bias(sums, bias, product.factors, y.starting_at(start), small(OP, "y", now)?)?;
+        }
+        Ok(true)
     }
 
     /// `y = round(x + bias)`, the bias as `dtype` holds it.
@@ -184,5 +211,19 @@ impl Cuda {
             return Ok(());
         }
         Err(OpError::Backend { op, source: format!("cuBLASLt multiplies no [{n}, {k}] by [{k}, {m}]").into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_beside_a_result_stay_below_their_bytes_in_whole_groups() {
+        for width in [1, 5, 5376, 28_672, 131_072] {
+            let rows = rows_of_sums(width);
+            assert!(rows.is_multiple_of(64) && 4 * width * rows <= SUM_BYTES, "{width}");
+        }
+        assert_eq!(rows_of_sums(1 << 30), 64);
     }
 }

@@ -24,7 +24,8 @@ impl DeviceMemory {
     pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<Self, CudaError> {
         context.bind()?;
         let room = bytes.max(1);
-        // SAFETY: the context is current and the stream its own; the memory is used on that stream alone.
+        // SAFETY: the context is current and the stream its own; the memory is used on that stream alone: `Cuda::owns` keeps
+        // it from the operations of any other.
         let taken = unsafe {
             if context.is_pooled() { result::malloc_async(context.stream(), room) } else { result::malloc_sync(room) }
         };
@@ -54,12 +55,12 @@ impl DeviceMemory {
         self.address
     }
 
-    /// How large it is.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
+    /// The GPU and the stream that it is used on.
+    pub(super) fn context(&self) -> &Arc<Context> {
+        &self.context
     }
 
-    /// Copies `bytes` to `offset`, after what was queued before.
+    /// Copies `bytes` to `offset`, after what was queued before, and waits until they are there.
     ///
     /// Panics: When they do not fit.
     pub(super) fn upload(&self, offset: usize, bytes: &[u8]) -> Result<(), CudaError> {
@@ -69,10 +70,11 @@ impl DeviceMemory {
         }
         self.context.bind()?;
         let address = self.address + offset as CUdeviceptr;
-        // SAFETY: the range lies inside the memory. The source is ordinary (pageable) memory, from which the driver has
-        // taken everything when the call returns.
-        unsafe { result::memcpy_htod_async(address, bytes, self.context.stream()) }
-            .map_err(CudaError::driver("copying to the GPU"))
+        // SAFETY: the range lies inside the memory, and the wait below is over before `bytes` can change or go: a GPU may
+        // read ordinary memory of the host itself, and later than the call returns.
+        let queued = unsafe { result::memcpy_htod_async(address, bytes, self.context.stream()) }
+            .map_err(CudaError::driver("copying to the GPU"));
+        self.context.wait().and(queued)
     }
 
     /// Waits for everything that was queued and copies `out.len()` bytes from `offset`.
@@ -86,9 +88,9 @@ impl DeviceMemory {
         self.context.bind()?;
         let address = self.address + offset as CUdeviceptr;
         // SAFETY: the range lies inside the memory, and `out` is not touched until the wait below is over.
-        unsafe { result::memcpy_dtoh_async(out, address, self.context.stream()) }
-            .map_err(CudaError::driver("copying from the GPU"))?;
-        self.context.wait()
+        let queued = unsafe { result::memcpy_dtoh_async(out, address, self.context.stream()) }
+            .map_err(CudaError::driver("copying from the GPU"));
+        self.context.wait().and(queued)
     }
 }
 

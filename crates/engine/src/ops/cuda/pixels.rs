@@ -1,7 +1,7 @@
 //! From decoder tokens to RGB bytes.
 
 use super::Cuda;
-use super::buffer::{CudaBuffer, address, address_mut};
+use super::buffer::{CudaBuffer, address_mut};
 use super::error::CudaError;
 use super::kernels::argument;
 use super::memory::DeviceMemory;
@@ -32,14 +32,9 @@ impl Cuda {
         y.expect_shape(OP, "y", &[channels, most_frames, grid_height * patch_height, grid_width * patch_width])?;
         let ((from, _), (to, count)) = (input(OP, "x", &x)?, output(OP, "y", &y)?);
         let sizes = [frames, height, first_frame, patch_frames, patch_height, patch_width, grid_height, grid_width];
-        let sizes = sizes.map(|size| small(OP, "y", size));
+        let sizes = sizes.iter().map(|size| small(OP, "y", *size)).collect::<Result<Vec<u32>, OpError>>()?;
         let mut arguments = vec![argument(&from), argument(&to), argument(&count)];
-        for size in &sizes {
-            match size {
-                Ok(size) => arguments.push(argument(size)),
-                Err(_) => return small(OP, "y", usize::MAX).map(|_| ()),
-            }
-        }
+        arguments.extend(sizes.iter().map(argument));
         self.each(OP, "unpatchify", (to, count), &arguments)
     }
 
@@ -92,61 +87,5 @@ impl Cuda {
         let mut found = [0; 4];
         bad.download(0, &mut found).map_err(CudaError::of(OP))?;
         if found == [0; 4] { Ok(()) } else { Err(OpError::NotFinite { op: OP, name: "x" }) }
-    }
-
-    pub(super) fn read_bytes_of(&self, x: X<'_>) -> Result<Vec<u8>, OpError> {
-        const OP: &str = "read_bytes";
-        let window = x.window();
-        if x.dtype() != DType::U8 {
-            return Err(OpError::DType { op: OP, name: "x", actual: x.dtype() });
-        }
-        if !window.is_contiguous() {
-            return Err(OpError::Shape {
-                op: OP,
-                name: "x",
-                expected: window.shape.contiguous_strides().as_slice().to_vec(),
-                actual: window.strides.as_slice().to_vec(),
-            });
-        }
-        let mut bytes = vec![0; window.shape.elements()];
-        x.buffer.memory.download(window.offset, &mut bytes).map_err(CudaError::of(OP))?;
-        Ok(bytes)
-    }
-
-    /// Downloads a float view as F32, in row-major order.
-    pub(super) fn read_of(&self, x: X<'_>) -> Result<Vec<f32>, OpError> {
-        const OP: &str = "read";
-        let (from, count) = input(OP, "x", &x)?;
-        let window = x.window();
-        let mut bytes = vec![0; window.shape.elements() * 4];
-        if x.dtype() == DType::F32 && window.is_contiguous() {
-            let offset = (address(&x) - x.buffer.memory.address()) as usize;
-            x.buffer.memory.download(offset, &mut bytes).map_err(CudaError::of(OP))?;
-        } else {
-            let memory = self.scratch(OP, bytes.len())?;
-            let to = super::rows::Rows::contiguous(memory.address(), DType::F32, from.width);
-            self.each(OP, "cast_rows", (to, count), &[argument(&from), argument(&to), argument(&count)])?;
-            memory.download(0, &mut bytes).map_err(CudaError::of(OP))?;
-        }
-        Ok(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
-    }
-
-    /// Uploads F32 values, rounding them to `y`'s dtype.
-    pub(super) fn write_of(&self, values: &[f32], y: Y<'_>) -> Result<(), OpError> {
-        const OP: &str = "write";
-        let (to, count) = output(OP, "y", &y)?;
-        let window = y.window();
-        let elements = window.shape.elements();
-        if values.len() != elements {
-            return Err(OpError::Shape { op: OP, name: "y", expected: vec![elements], actual: vec![values.len()] });
-        }
-        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        if y.dtype() == DType::F32 && window.is_contiguous() {
-            return y.buffer.memory.upload(window.offset * 4, &bytes).map_err(CudaError::of(OP));
-        }
-        let memory = self.scratch(OP, bytes.len())?;
-        memory.upload(0, &bytes).map_err(CudaError::of(OP))?;
-        let from = super::rows::Rows::contiguous(memory.address(), DType::F32, to.width);
-        self.each(OP, "cast_rows", (to, count), &[argument(&from), argument(&to), argument(&count)])
     }
 }

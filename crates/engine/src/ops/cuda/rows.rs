@@ -63,6 +63,17 @@ impl Rows {
         Self { base, strides: [i64::from(width), 0, 0], sizes: [1, 1], dtype: code(dtype), width }
     }
 
+    /// Leaves out the first `rows` of one list of rows.
+    pub(super) fn starting_at(&self, rows: usize) -> Self {
+        debug_assert_eq!(self.sizes, [1, 1], "rows of several lists begin at several places");
+        let bytes: u64 = match self.dtype {
+            0 => 4,
+            1 | 2 => 2,
+            _ => 1,
+        };
+        Self { base: self.base + rows as u64 * self.strides[0] as u64 * bytes, ..*self }
+    }
+
     /// Tells whether it is BF16 in whole groups of eight, each of which begins at 16 bytes.
     pub(super) fn is_in_eights(&self) -> bool {
         let steps = self.strides.iter().all(|step| step % 8 == 0);
@@ -196,6 +207,15 @@ mod tests {
         }
         assert!(rows(264, DType::Bf16, &[3, 2, 12], &[24, 12, 1]).is_in_groups_of_four());
         assert!(!rows(264, DType::Bf16, &[3, 2, 12], &[26, 12, 1]).is_in_groups_of_four());
+    }
+
+    #[test]
+    fn rows_that_are_left_out_are_stepped_over_with_their_gaps() {
+        let window = Window { offset: 0, shape: Dims::new(&[9, 4]), strides: Dims::new(&[6, 1]) };
+        for (dtype, bytes) in [(DType::F32, 4), (DType::Bf16, 2), (DType::F16, 2), (DType::U8, 1)] {
+            let rows = Rows::of("test", "x", 256, dtype, window).unwrap();
+            assert_eq!(rows.starting_at(5), Rows { base: 256 + 5 * 6 * bytes, ..rows });
+        }
     }
 
     #[test]

@@ -89,6 +89,11 @@ fn products() -> Vec<Case> {
         let inputs = vec![floats(dtype, &[24, 48]), floats(dtype, &[17, 48]), floats(dtype, &[24])];
         cases.push(case(Operation::Linear, format!("columns of a wider output, {dtype}"), inputs, output));
     }
+    // More F32 sums than are held beside a result at a time, the last of them few.
+    let (m, k, n) = (1_100, 8, 8_192);
+    let inputs = vec![floats(F32, &[n, k]), floats(F32, &[m, k]), floats(F32, &[n])];
+    let label = format!("{m} x {k} x {n}, F32 by F32 to BF16, bias");
+    cases.push(case(Operation::Linear, label, inputs, fresh(BF16, &[m, n])));
     cases
 }
 

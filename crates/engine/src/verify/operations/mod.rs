@@ -5,6 +5,7 @@
 
 mod case;
 mod draw;
+mod gpu;
 mod list;
 
 use self::case::{Case, Given};
@@ -15,7 +16,7 @@ use super::report::{Line, Place, Report, Summary};
 use crate::device::{Backend, Device};
 use crate::load::LoadError;
 use crate::ops::cpu::Cpu;
-use crate::ops::cuda::AttentionChoice;
+use crate::ops::cuda::{AttentionChoice, CudaError};
 use crate::ops::{DType, OpError, Ops, Tensor};
 
 /// Scores that the twin's attention holds at a time.
@@ -32,13 +33,25 @@ pub struct OperationOptions {
     pub seed: u64,
 }
 
-/// Runs every operation on the device and on the processor; `listener` hears each as it is compared.
+/// Runs every operation on the device and on the processor; `opened` hears first what computes, then `listener` each
+/// operation as it is compared. Attention that cuDNN does not take, where it alone may compute, counts as unknown.
 ///
-/// Errors: [`Error`] when the device cannot be used or an operation fails; results that differ are a failed line.
-pub fn run_operations(options: &OperationOptions, listener: &mut dyn FnMut(Line)) -> Result<Summary, Error> {
-    match Backend::open(options.device, options.attention, ATTENTION_BYTES).map_err(LoadError::Device)? {
-        Backend::Cpu(ops) => compare_all(&ops, options.seed, listener),
-        Backend::Cuda(ops) => compare_all(&*ops, options.seed, listener),
+/// Errors: [`Error::NoGpu`] when the processor would be compared with itself; [`Error`] when the device cannot be used or
+/// an operation fails. Results that differ are a failed line.
+pub fn run_operations(
+    options: &OperationOptions,
+    opened: &mut dyn FnMut(&str),
+    listener: &mut dyn FnMut(Line),
+) -> Result<Summary, Error> {
+    let backend = Backend::open(options.device, options.attention, ATTENTION_BYTES).map_err(LoadError::Device)?;
+    opened(&backend.describe());
+    match backend {
+        Backend::Cpu(_) => Err(Error::NoGpu),
+        Backend::Cuda(ops) => {
+            let summary = compare_all(&*ops, options.seed, listener)?;
+            gpu::refusals(options, &ops)?;
+            Ok(summary)
+        }
     }
 }
 
@@ -51,11 +64,23 @@ fn compare_all<O: Ops>(ops: &O, seed: u64, listener: &mut dyn FnMut(Line)) -> Re
             |source: OpError| Error::Run { case: format!("{} {}", place.case, case.label), source: source.into() };
         // Each case draws from a seed of its own, so that one can be looked at without the others.
         let drawn = Drawn::of(&case, &mut Draw::new(seed.wrapping_add(index as u64)));
-        let ours = drawn.run(ops, &case).map_err(failed)?;
+        let ours = match drawn.run(ops, &case) {
+            Err(error) if is_refused(&error) => {
+                report.unknown(&place, &case.label);
+                continue;
+            }
+            ours => ours.map_err(failed)?,
+        };
         let expected = drawn.run(&twin, &case).map_err(failed)?;
         report.compared(&place, &case.label, case.tolerance, comparison(&case, &ours, &expected));
     }
     Ok(report.summary)
+}
+
+/// Tells whether cuDNN, where it alone may compute, does not take an attention.
+fn is_refused(error: &OpError) -> bool {
+    let OpError::Backend { source, .. } = error else { return false };
+    matches!(source.downcast_ref(), Some(CudaError::Unsupported { .. }))
 }
 
 /// What an operation left in its output: all of the buffer, what lies beside the view included.
@@ -142,15 +167,32 @@ mod tests {
 
     #[test]
     fn the_processor_agrees_with_itself_and_every_operation_is_there() {
-        let options = OperationOptions { device: Device::Cpu, attention: AttentionChoice::Auto, seed: 7 };
         let mut lines = Vec::new();
-        let summary = run_operations(&options, &mut |line| lines.push(line)).unwrap();
+        let summary = compare_all(&Cpu::new(ATTENTION_BYTES), 7, &mut |line| lines.push(line)).unwrap();
         assert_eq!(summary.failed, 0, "{lines:?}");
         let mut operations: Vec<&str> = lines.iter().map(|line| line.case.as_str()).collect();
         operations.sort_unstable();
         operations.dedup();
-        // All of the trait but those that every other one uses: alloc, weight, write, indices, read, read_bytes.
+        // All of the trait but those that every other one uses: alloc, weight, weight_in, write, indices, read, read_bytes.
         assert_eq!(operations.len(), 28, "{operations:?}");
+    }
+
+    #[test]
+    fn the_processor_is_not_compared_with_itself_in_a_gpus_stead() {
+        let options = OperationOptions { device: Device::Cpu, attention: AttentionChoice::Auto, seed: 7 };
+        let mut opened = Vec::new();
+        let error = run_operations(&options, &mut |what| opened.push(what.to_owned()), &mut |line| panic!("{line:?}"))
+            .unwrap_err();
+        assert!(matches!(error, Error::NoGpu), "{error}");
+        assert_eq!(opened, ["the processor"]);
+    }
+
+    #[test]
+    fn an_attention_that_cudnn_does_not_take_is_told_from_one_that_fails() {
+        let of = |source: CudaError| OpError::Backend { op: "attention", source: Box::new(source) };
+        let status = || "as it says".to_owned();
+        assert!(is_refused(&of(CudaError::Unsupported { doing: "computing attention", status: status() })));
+        assert!(!is_refused(&of(CudaError::Cudnn { doing: "computing attention", status: status() })));
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::ffi::{CStr, c_void};
 
 use cudarc::cudnn::sys::{
     self, cudnnBackendAttributeName_t, cudnnBackendAttributeType_t, cudnnBackendDescriptor_t,
-    cudnnBackendDescriptorType_t, cudnnStatus_t,
+    cudnnBackendDescriptorType_t, cudnnBackendHeurMode_t, cudnnDataType_t, cudnnHandle_t, cudnnPointwiseMode_t,
+    cudnnReduceTensorOp_t, cudnnStatus_t,
 };
 
 use crate::ops::cuda::error::CudaError;
@@ -18,10 +19,46 @@ pub(super) fn check(doing: &'static str, status: cudnnStatus_t) -> Result<(), Cu
     // SAFETY: the library writes a string that ends within the buffer.
     unsafe { sys::cudnnGetLastErrorString(text.as_mut_ptr().cast(), text.len()) };
     let words = CStr::from_bytes_until_nul(&text).map(CStr::to_string_lossy).unwrap_or_default();
-    Err(CudaError::Cudnn { doing, status: format!("{status:?} {}", words.trim()) })
+    Err(CudaError::cudnn(doing, status, words.trim()))
 }
 
-/// One descriptor.
+/// Values of an attribute, of a type that the library knows; it refuses an attribute that is of another.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Values<'a> {
+    Numbers(&'a [i64]),
+    Booleans(&'a [bool]),
+    DataTypes(&'a [cudnnDataType_t]),
+    /// Addresses of the GPU's memory or, of values that the host gives, of the host's.
+    Addresses(&'a [u64]),
+    Handle(&'a cudnnHandle_t),
+    Heuristic(&'a cudnnBackendHeurMode_t),
+    Pointwise(&'a cudnnPointwiseMode_t),
+    Reduction(&'a cudnnReduceTensorOp_t),
+    /// Descriptors, which have to be there as long as whatever they are a part of.
+    Descriptors(&'a [cudnnBackendDescriptor_t]),
+}
+
+impl Values<'_> {
+    /// Their type, how many there are, and where.
+    fn parts(&self) -> (cudnnBackendAttributeType_t, usize, *const c_void) {
+        use cudnnBackendAttributeType_t::*;
+        // `bool` has one byte, as the library's has; addresses are its pointers.
+        const { assert!(size_of::<u64>() == size_of::<*const c_void>()) };
+        match *self {
+            Values::Numbers(values) => (CUDNN_TYPE_INT64, values.len(), values.as_ptr().cast()),
+            Values::Booleans(values) => (CUDNN_TYPE_BOOLEAN, values.len(), values.as_ptr().cast()),
+            Values::DataTypes(values) => (CUDNN_TYPE_DATA_TYPE, values.len(), values.as_ptr().cast()),
+            Values::Addresses(values) => (CUDNN_TYPE_VOID_PTR, values.len(), values.as_ptr().cast()),
+            Values::Handle(value) => (CUDNN_TYPE_HANDLE, 1, std::ptr::from_ref(value).cast()),
+            Values::Heuristic(value) => (CUDNN_TYPE_HEUR_MODE, 1, std::ptr::from_ref(value).cast()),
+            Values::Pointwise(value) => (CUDNN_TYPE_POINTWISE_MODE, 1, std::ptr::from_ref(value).cast()),
+            Values::Reduction(value) => (CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, std::ptr::from_ref(value).cast()),
+            Values::Descriptors(values) => (CUDNN_TYPE_BACKEND_DESCRIPTOR, values.len(), values.as_ptr().cast()),
+        }
+    }
+}
+
+/// One descriptor. It holds nothing that runs: what of a plan does, [`Cudnn`](super::Cudnn) waits for before it drops one.
 pub(super) struct Descriptor(cudnnBackendDescriptor_t);
 
 impl Drop for Descriptor {
@@ -41,16 +78,11 @@ impl Descriptor {
         Ok(Self(made))
     }
 
-    /// Sets an attribute to `values`, which must be of its type.
-    pub(super) fn set<V>(
-        &self,
-        name: cudnnBackendAttributeName_t,
-        kind: cudnnBackendAttributeType_t,
-        values: &[V],
-    ) -> Result<(), CudaError> {
-        // SAFETY: the descriptor is valid; the library reads as many values as it is told, and copies them.
-        let status =
-            unsafe { sys::cudnnBackendSetAttribute(self.0, name, kind, values.len() as i64, values.as_ptr().cast()) };
+    /// Sets an attribute to `values`.
+    pub(super) fn set(&self, name: cudnnBackendAttributeName_t, values: Values<'_>) -> Result<(), CudaError> {
+        let (kind, count, place) = values.parts();
+        // SAFETY: the descriptor is valid; the library reads as many values of the type as it is told, and copies them.
+        let status = unsafe { sys::cudnnBackendSetAttribute(self.0, name, kind, count as i64, place) };
         check("describing attention", status)
     }
 
@@ -61,7 +93,7 @@ impl Descriptor {
         descriptors: &[&Descriptor],
     ) -> Result<(), CudaError> {
         let pointers: Vec<_> = descriptors.iter().map(|descriptor| descriptor.0).collect();
-        self.set(name, cudnnBackendAttributeType_t::CUDNN_TYPE_BACKEND_DESCRIPTOR, &pointers)
+        self.set(name, Values::Descriptors(&pointers))
     }
 
     /// Seals it.

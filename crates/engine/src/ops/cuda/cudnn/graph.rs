@@ -1,12 +1,11 @@
 //! Attention as graphs that cuDNN fuses, and the plans it makes of them.
 
 use cudarc::cudnn::sys::{
-    self, cudnnBackendAttributeName_t as Name, cudnnBackendAttributeType_t as Type,
-    cudnnBackendDescriptorType_t as Kind, cudnnBackendHeurMode_t, cudnnDataType_t, cudnnHandle_t, cudnnPointwiseMode_t,
-    cudnnReduceTensorOp_t,
+    self, cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind, cudnnBackendHeurMode_t,
+    cudnnDataType_t, cudnnHandle_t, cudnnPointwiseMode_t, cudnnReduceTensorOp_t,
 };
 
-use super::descriptor::Descriptor;
+use super::descriptor::{Descriptor, Values};
 use crate::ops::cuda::attention::Sizes;
 use crate::ops::cuda::error::CudaError;
 
@@ -59,11 +58,11 @@ struct Tensor {
 impl Tensor {
     fn described(&self) -> Result<Descriptor, CudaError> {
         let tensor = Descriptor::new(Kind::CUDNN_BACKEND_TENSOR_DESCRIPTOR)?;
-        tensor.set(Name::CUDNN_ATTR_TENSOR_DATA_TYPE, Type::CUDNN_TYPE_DATA_TYPE, &[self.dtype])?;
-        tensor.set(Name::CUDNN_ATTR_TENSOR_DIMENSIONS, Type::CUDNN_TYPE_INT64, &self.sizes)?;
-        tensor.set(Name::CUDNN_ATTR_TENSOR_STRIDES, Type::CUDNN_TYPE_INT64, &self.steps)?;
-        tensor.set(Name::CUDNN_ATTR_TENSOR_UNIQUE_ID, Type::CUDNN_TYPE_INT64, &[self.name])?;
-        tensor.set(Name::CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, Type::CUDNN_TYPE_INT64, &[16i64])?;
+        tensor.set(Name::CUDNN_ATTR_TENSOR_DATA_TYPE, Values::DataTypes(&[self.dtype]))?;
+        tensor.set(Name::CUDNN_ATTR_TENSOR_DIMENSIONS, Values::Numbers(&self.sizes))?;
+        tensor.set(Name::CUDNN_ATTR_TENSOR_STRIDES, Values::Numbers(&self.steps))?;
+        tensor.set(Name::CUDNN_ATTR_TENSOR_UNIQUE_ID, Values::Numbers(&[self.name]))?;
+        tensor.set(Name::CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, Values::Numbers(&[16i64]))?;
         Ok(tensor)
     }
 
@@ -74,14 +73,14 @@ impl Tensor {
     /// One that is never in memory.
     fn between(&self) -> Result<Descriptor, CudaError> {
         let tensor = self.described()?;
-        tensor.set(Name::CUDNN_ATTR_TENSOR_IS_VIRTUAL, Type::CUDNN_TYPE_BOOLEAN, &[true])?;
+        tensor.set(Name::CUDNN_ATTR_TENSOR_IS_VIRTUAL, Values::Booleans(&[true]))?;
         tensor.sealed()
     }
 
     /// One whose value the host gives.
     fn by_value(&self) -> Result<Descriptor, CudaError> {
         let tensor = self.described()?;
-        tensor.set(Name::CUDNN_ATTR_TENSOR_IS_BY_VALUE, Type::CUDNN_TYPE_BOOLEAN, &[true])?;
+        tensor.set(Name::CUDNN_ATTR_TENSOR_IS_BY_VALUE, Values::Booleans(&[true]))?;
         tensor.sealed()
     }
 }
@@ -109,7 +108,7 @@ impl Operands {
 
     /// Makes the plan of `graph`, by the library's first choice that works.
     ///
-    /// Errors: [`CudaError::Cudnn`] with the last reason when there is none.
+    /// Errors: [`CudaError::Unsupported`] when there is none; what stands in the way of one that there should be.
     pub(super) fn plan(&self, handle: cudnnHandle_t, graph: Graph) -> Result<Plan, CudaError> {
         let mut kept = Vec::new();
         let nodes = match graph {
@@ -118,15 +117,15 @@ impl Operands {
         };
         let whole = Descriptor::new(Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)?;
         whole.set_descriptors(Name::CUDNN_ATTR_OPERATIONGRAPH_OPS, &nodes.iter().collect::<Vec<_>>())?;
-        whole.set(Name::CUDNN_ATTR_OPERATIONGRAPH_HANDLE, Type::CUDNN_TYPE_HANDLE, &[handle])?;
+        whole.set(Name::CUDNN_ATTR_OPERATIONGRAPH_HANDLE, Values::Handle(&handle))?;
         let whole = whole.sealed()?;
         kept.extend(nodes);
-        let mut reason = CudaError::Cudnn { doing: "planning attention", status: "no engine".to_owned() };
+        let mut reason = CudaError::Unsupported { doing: "planning attention", status: "no engine".to_owned() };
         for mode in [cudnnBackendHeurMode_t::CUDNN_HEUR_MODE_A, cudnnBackendHeurMode_t::CUDNN_HEUR_MODE_FALLBACK] {
             let choices = match engines(&whole, mode) {
                 Ok(choices) => choices,
                 Err(error) => {
-                    reason = error;
+                    reason = worse(reason, error);
                     continue;
                 }
             };
@@ -136,7 +135,7 @@ impl Operands {
                         kept.extend([choice, whole]);
                         return Ok(Plan { descriptor, workspace_bytes, graph, _kept: kept });
                     }
-                    Err(error) => reason = error,
+                    Err(error) => reason = worse(reason, error),
                 }
             }
         }
@@ -199,16 +198,21 @@ impl Operands {
     }
 }
 
+/// Of two reasons against a plan, the one that is not the library's plain no.
+pub(super) fn worse(one: CudaError, other: CudaError) -> CudaError {
+    if matches!(one, CudaError::Unsupported { .. }) { other } else { one }
+}
+
 fn engines(graph: &Descriptor, mode: cudnnBackendHeurMode_t) -> Result<Vec<Descriptor>, CudaError> {
     let question = Descriptor::new(Kind::CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)?;
     question.set_descriptors(Name::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, &[graph])?;
-    question.set(Name::CUDNN_ATTR_ENGINEHEUR_MODE, Type::CUDNN_TYPE_HEUR_MODE, &[mode])?;
+    question.set(Name::CUDNN_ATTR_ENGINEHEUR_MODE, Values::Heuristic(&mode))?;
     question.sealed()?.list(Name::CUDNN_ATTR_ENGINEHEUR_RESULTS, Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
 }
 
 fn executable(handle: cudnnHandle_t, choice: &Descriptor) -> Result<(Descriptor, usize), CudaError> {
     let plan = Descriptor::new(Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?;
-    plan.set(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, Type::CUDNN_TYPE_HANDLE, &[handle])?;
+    plan.set(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, Values::Handle(&handle))?;
     plan.set_descriptors(Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, &[choice])?;
     let plan = plan.sealed()?;
     let bytes = plan.number(Name::CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)?;
@@ -217,7 +221,7 @@ fn executable(handle: cudnnHandle_t, choice: &Descriptor) -> Result<(Descriptor,
 
 fn product(a: &Descriptor, b: &Descriptor, c: &Descriptor) -> Result<Descriptor, CudaError> {
     let how = Descriptor::new(Kind::CUDNN_BACKEND_MATMUL_DESCRIPTOR)?;
-    how.set(Name::CUDNN_ATTR_MATMUL_COMP_TYPE, Type::CUDNN_TYPE_DATA_TYPE, &[F32])?;
+    how.set(Name::CUDNN_ATTR_MATMUL_COMP_TYPE, Values::DataTypes(&[F32]))?;
     let how = how.sealed()?;
     let node = Descriptor::new(Kind::CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR)?;
     node.set_descriptors(Name::CUDNN_ATTR_OPERATION_MATMUL_ADESC, &[a])?;
@@ -234,8 +238,8 @@ fn pointwise(
     y: &Descriptor,
 ) -> Result<Descriptor, CudaError> {
     let how = Descriptor::new(Kind::CUDNN_BACKEND_POINTWISE_DESCRIPTOR)?;
-    how.set(Name::CUDNN_ATTR_POINTWISE_MODE, Type::CUDNN_TYPE_POINTWISE_MODE, &[mode])?;
-    how.set(Name::CUDNN_ATTR_POINTWISE_MATH_PREC, Type::CUDNN_TYPE_DATA_TYPE, &[F32])?;
+    how.set(Name::CUDNN_ATTR_POINTWISE_MODE, Values::Pointwise(&mode))?;
+    how.set(Name::CUDNN_ATTR_POINTWISE_MATH_PREC, Values::DataTypes(&[F32]))?;
     let how = how.sealed()?;
     let node = Descriptor::new(Kind::CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)?;
     node.set_descriptors(Name::CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, &[&how])?;
@@ -249,8 +253,8 @@ fn pointwise(
 
 fn reduction(operator: cudnnReduceTensorOp_t, x: &Descriptor, y: &Descriptor) -> Result<Descriptor, CudaError> {
     let how = Descriptor::new(Kind::CUDNN_BACKEND_REDUCTION_DESCRIPTOR)?;
-    how.set(Name::CUDNN_ATTR_REDUCTION_OPERATOR, Type::CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, &[operator])?;
-    how.set(Name::CUDNN_ATTR_REDUCTION_COMP_TYPE, Type::CUDNN_TYPE_DATA_TYPE, &[F32])?;
+    how.set(Name::CUDNN_ATTR_REDUCTION_OPERATOR, Values::Reduction(&operator))?;
+    how.set(Name::CUDNN_ATTR_REDUCTION_COMP_TYPE, Values::DataTypes(&[F32]))?;
     let how = how.sealed()?;
     let node = Descriptor::new(Kind::CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR)?;
     node.set_descriptors(Name::CUDNN_ATTR_OPERATION_REDUCTION_XDESC, &[x])?;
@@ -268,9 +272,9 @@ pub(super) fn execute(
     workspace: u64,
 ) -> Result<(), CudaError> {
     let pack = Descriptor::new(Kind::CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)?;
-    pack.set(Name::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, Type::CUDNN_TYPE_VOID_PTR, addresses)?;
-    pack.set(Name::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, Type::CUDNN_TYPE_INT64, names)?;
-    pack.set(Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, Type::CUDNN_TYPE_VOID_PTR, &[workspace])?;
+    pack.set(Name::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, Values::Addresses(addresses))?;
+    pack.set(Name::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, Values::Numbers(names))?;
+    pack.set(Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, Values::Addresses(&[workspace]))?;
     let pack = pack.sealed()?;
     // SAFETY: plan and pack are valid; the addresses are memory of the handle's context that holds the planned shapes,
     // but for the scale's, which is the host's and is read before the call returns.
