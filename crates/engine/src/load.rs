@@ -32,7 +32,7 @@ pub enum LoadError {
     #[error(transparent)]
     Tokenizer(#[from] text::Error),
     /// The device cannot be used.
-    #[error(transparent)]
+    #[error("the device cannot be used")]
     Device(#[from] CudaError),
     /// The backend could not hold a weight.
     #[error("the backend could not hold a weight")]

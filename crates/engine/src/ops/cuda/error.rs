@@ -35,7 +35,7 @@ pub enum CudaError {
     },
     /// There is a GPU, none was named, and it cannot be used.
     #[error("there is a GPU and it cannot be used; put it right, or compute without it with --device cpu")]
-    Unusable(#[source] Box<CudaError>),
+    Unusable(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The driver is older than what the kernels are made for.
     #[error(
         "the NVIDIA driver serves CUDA {}.{} and the kernels need {}.{}: install driver 580 or later",
@@ -296,6 +296,7 @@ fn is_sticky(status: CUresult) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LoadError;
 
     #[test]
     fn what_no_later_call_gets_past_loses_the_device_and_a_wrong_argument_does_not() {
@@ -341,6 +342,10 @@ mod tests {
         assert_eq!(fault(&crate::GenerateError::from(of_run)), Some(Fault::Lost));
         let full = CudaError::OutOfMemory { bytes: 3, free: 2, total: 9 };
         assert_eq!(fault(&CudaError::Unusable(Box::new(full))), Some(Fault::OutOfMemory));
+        let lost = || CudaError::Lost { doing: "loading", status: "CUDA_ERROR_ECC_UNCORRECTABLE".to_owned() };
+        for of_load in [LoadError::from(lost()), LoadError::from(CudaError::of("weight")(lost()))] {
+            assert_eq!(fault(&of_load), Some(Fault::Lost), "{of_load}");
+        }
         assert_eq!(fault(&OpError::NotFinite { op: "test", name: "x" }), None);
     }
 
