@@ -172,7 +172,9 @@ async fn a_job_that_is_given_away_while_its_pictures_are_stored_keeps_nothing_of
     let (blob, gate) = GatedBlob::over(&house.blob, ".jpg");
     let _open = Opener(gate.clone());
     house.blob = blob;
-    let worker = house.start(Scripted::honest());
+    // The engine is free, and must not be quicker than the thief.
+    let options = Options { poll_interval: GENEROUS, ..house.options() };
+    let worker = house.start_with(Scripted::honest(), options);
     let id = house.submit().await;
     until_true(async || house.objects().await.len() == 2).await;
     let stolen = house.steal(id).await;
