@@ -1,6 +1,7 @@
 //! `clapboard bench`: measures, for docs/benchmarks.md and for whoever doubts it.
 
 mod client;
+mod engine;
 mod figures;
 mod library;
 mod loaded_claims;
@@ -23,11 +24,13 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    Engine(engine::Args),
     Queue(queue::Args),
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.what {
+        What::Engine(args) => engine::run(args),
         What::Queue(args) => queue::run(args),
     }
 }

@@ -2,6 +2,7 @@
 
 mod database;
 mod finding;
+mod gpu;
 mod media_store;
 mod redis;
 
@@ -12,9 +13,10 @@ use clapboard_jobs::Causes;
 use self::finding::{Finding, Verdict};
 use crate::output;
 use crate::process::block_on;
+use crate::settings::device::DeviceArgs;
 use crate::settings::{DistributedArgs, MediaArgs};
 
-/// Examine Postgres, Redis, S3, ffmpeg and libheif, and say what is missing and what that means
+/// Examine Postgres, Redis, S3, ffmpeg, libheif and the GPU, and say what is missing and what that means
 ///
 /// Prints one line for each finding, which begins with ok, warn or fail. Exits with 1 when there is a fail. Of the
 /// servers only those are examined that are named. A few small objects are put into the bucket and removed again.
@@ -24,6 +26,8 @@ pub(crate) struct Args {
     servers: DistributedArgs,
     #[command(flatten)]
     media: MediaArgs,
+    #[command(flatten)]
+    device: DeviceArgs,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -48,7 +52,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             Some(options) => media_store::examine(options).await,
             None => vec![not_named("s3", "--s3-bucket")],
         });
-        tell(vec![examine_ffmpeg(&args.media), examine_heif(&args.media)]);
+        tell(vec![examine_ffmpeg(&args.media), examine_heif(&args.media), gpu::examine(&args.device)]);
         Ok(verdict)
     })?;
     Ok(if verdict == Verdict::Fail { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -4,6 +4,7 @@
 //! turned into what the rooms go by. A setting has the same name, meaning and default wherever it appears.
 
 mod database;
+pub(crate) mod device;
 mod distributed;
 pub(crate) mod duration;
 pub(crate) mod engine;

@@ -28,7 +28,8 @@ impl TryFrom<Args> for Config {
 
     /// Errors: a sentence about the first setting, or pair of settings, that cannot be.
     fn try_from(args: Args) -> anyhow::Result<Self> {
-        let Args { engine, partitions, media, http, data, policy, worker, sweeps, webhooks } = args;
+        let Args { mut engine, partitions, media, http, data, policy, worker, sweeps, webhooks } = args;
+        engine.set_data(&data);
         let mut http = Http::try_from(http)?;
         webhooks.apply(&mut http.options);
         let policy = policy.policy()?;

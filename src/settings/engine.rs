@@ -1,6 +1,6 @@
 //! Which checkpoint to load, and how it computes: the settings of every command that has an engine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use clap::builder::PossibleValuesParser;
@@ -8,6 +8,8 @@ use clap::builder::TypedValueParser;
 use clapboard_engine::video_vae::DecodePrecision;
 use clapboard_engine::{ComputeDtype, EngineConfig, MemoryBounds};
 use clapboard_h3::Partition;
+
+use super::device::DeviceArgs;
 
 /// Settings of the engine.
 #[derive(Debug, clap::Args)]
@@ -30,9 +32,16 @@ pub(crate) struct EngineArgs {
     /// sums
     #[arg(long, env = "CLAPBOARD_FEED_FORWARD_SCRATCH_MIB", value_name = "MIB", default_value_t = 512)]
     feed_forward_scratch_mib: usize,
+    #[command(flatten)]
+    device: DeviceArgs,
 }
 
 impl EngineArgs {
+    /// Takes note of the data directory, below which some things are looked for.
+    pub(crate) fn set_data(&mut self, data: &Path) {
+        self.device.set_data(data);
+    }
+
     /// Checks the settings against each other; the engine serves `partitions`, the first of which it loads at its start.
     ///
     /// Errors: a sentence about the setting that cannot be.
@@ -43,6 +52,7 @@ impl EngineArgs {
                 .checked_mul(1 << 20)
                 .with_context(|| format!("{name} {mebibytes} is more than a machine can address"))
         };
+        let (device, attention) = self.device.prepared();
         Ok(EngineConfig {
             checkpoint: self.checkpoint.clone(),
             partitions,
@@ -52,11 +62,13 @@ impl EngineArgs {
                 attention_bytes: bytes("--attention-scratch-mib", self.attention_scratch_mib)?,
                 feed_forward_bytes: bytes("--feed-forward-scratch-mib", self.feed_forward_scratch_mib)?,
             },
+            device,
+            attention,
         })
     }
 }
 
-fn dtype() -> impl TypedValueParser<Value = ComputeDtype> {
+pub(crate) fn dtype() -> impl TypedValueParser<Value = ComputeDtype> {
     PossibleValuesParser::new(["f32", "bf16"]).map(|name| match name.as_str() {
         "bf16" => ComputeDtype::Bf16,
         _ => ComputeDtype::F32,

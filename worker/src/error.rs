@@ -47,6 +47,13 @@ pub enum Error {
         /// The partition.
         partition: Partition,
     },
+    /// A fault has taken the GPU from this process for good; a process that starts anew can use it, or says what is wrong
+    /// with it. The job has been handed back.
+    #[error("the GPU was lost in a generation of job {job}: this process has to start anew")]
+    DeviceLost {
+        /// The job it was at.
+        job: JobId,
+    },
     /// The engine, an upload, a decoder or the scratch disk stopped moving; its thread cannot be taken back. The job has been
     /// handed back.
     #[error("no progress was made for {limit:?} in {phase} of job {job}")]

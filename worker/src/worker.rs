@@ -80,7 +80,8 @@ impl Worker {
     ///
     /// Errors: [`Error::Heartbeat`]; [`Error::Wedged`] when the engine, an upload or the scratch disk hangs, and
     /// [`Error::Hung`], after which the process has to end, since the thread cannot be taken back; [`Error::Changed`], after
-    /// which it has to end, since weights are not what the engine takes them for. Every job has been handed back by then.
+    /// which it has to end, since weights are not what the engine takes them for; [`Error::DeviceLost`], after which no
+    /// job could be computed. Every job has been handed back by then.
     pub async fn run(self, shutdown: CancellationToken) -> Result<Drained, Error> {
         let Self { parts, options, orphans } = self;
         let heartbeat = Heartbeat::start(Arc::clone(&parts.heartbeat_store), &options).map_err(Error::Heartbeat)?;

@@ -7,11 +7,13 @@ use clapboard_h3::{ModelProfile, Partition};
 
 use crate::checkpoint::Checkpoint;
 use crate::control::{Control, Uninterrupted};
+use crate::device::{Backend, Device};
 use crate::fingerprint::fingerprint;
 use crate::generate::{GenerateError, GenerationReport, Networks, Request};
 use crate::load::{LoadError, Loading, Mapped};
 use crate::ops::DType;
 use crate::ops::cpu::Cpu;
+use crate::ops::cuda::{AttentionChoice, Cuda};
 use crate::progress::{Progress, Unwatched};
 use crate::resume::Continuation;
 use crate::run::Run;
@@ -67,10 +69,14 @@ pub struct EngineConfig {
     pub decode: DecodePrecision,
     /// Bounds of buffers.
     pub memory: MemoryBounds,
+    /// What computes.
+    pub device: Device,
+    /// Which attention computes in 16-bit types on a GPU.
+    pub attention: AttentionChoice,
 }
 
 impl EngineConfig {
-    /// Serves `partition` of `checkpoint` alone, computing in F32 under the default bounds.
+    /// Serves `partition` of `checkpoint` alone, computing in F32 on the processor under the default bounds.
     pub fn new(checkpoint: impl Into<PathBuf>, partition: Partition) -> Self {
         Self {
             checkpoint: checkpoint.into(),
@@ -78,6 +84,8 @@ impl EngineConfig {
             dtype: ComputeDtype::F32,
             decode: DecodePrecision::F32,
             memory: MemoryBounds::default(),
+            device: Device::Cpu,
+            attention: AttentionChoice::Auto,
         }
     }
 
@@ -103,10 +111,15 @@ impl EngineConfig {
     }
 }
 
-/// One partition of a loaded checkpoint on the CPU.
+/// The networks of a partition, and what they compute with.
+enum Loaded {
+    Cpu(Cpu, Box<Networks<Cpu>>),
+    Cuda(Box<Cuda>, Box<Networks<Cuda>>),
+}
+
+/// One partition of a loaded checkpoint on its device.
 pub struct Engine {
-    ops: Cpu,
-    networks: Networks<Cpu>,
+    loaded: Loaded,
     profile: ModelProfile,
     fingerprint: String,
 }
@@ -131,11 +144,21 @@ impl Engine {
     ///
     /// Errors: [`LoadError`] naming the file, key or tensor that is missing or wrong; [`LoadError::Stopped`].
     pub(crate) fn load_mapped(config: &EngineConfig, mapped: &Mapped, loading: Loading<'_>) -> Result<Self, LoadError> {
-        let ops = Cpu::new(config.memory.attention_bytes);
-        let networks = Networks::load(&ops, mapped, config, loading)?;
         let profile = mapped.checkpoint.profile(&[mapped.partition])?;
-        let fingerprint = fingerprint(&ops, mapped, config, loading)?;
-        Ok(Self { ops, networks, profile, fingerprint })
+        let (loaded, fingerprint) = match Backend::open(config.device, config.attention, config.memory.attention_bytes)?
+        {
+            Backend::Cpu(ops) => {
+                let networks = Networks::load(&ops, mapped, config, loading)?;
+                let fingerprint = fingerprint(&ops, None, mapped, config, loading)?;
+                (Loaded::Cpu(ops, Box::new(networks)), fingerprint)
+            }
+            Backend::Cuda(ops) => {
+                let networks = Networks::load(&*ops, mapped, config, loading)?;
+                let fingerprint = fingerprint(&*ops, Some(&ops.describe()), mapped, config, loading)?;
+                (Loaded::Cuda(ops, Box::new(networks)), fingerprint)
+            }
+        };
+        Ok(Self { loaded, profile, fingerprint })
     }
 
     /// What the loaded partition serves.
@@ -157,7 +180,10 @@ impl Engine {
 
     /// Presents a request to the text encoder and lays out its sequence, as a generation begins.
     pub(crate) fn arrange(&self, request: Request<'_>) -> Result<(Presented, PackedLayout), GenerateError> {
-        self.networks.arrange(request)
+        match &self.loaded {
+            Loaded::Cpu(_, networks) => networks.arrange(request),
+            Loaded::Cuda(_, networks) => networks.arrange(request),
+        }
     }
 
     /// Generates what `request` asks for into `sink`, from its noise or from where `continuation` says.
@@ -174,6 +200,12 @@ impl Engine {
         tap: &mut dyn Tap,
     ) -> Result<GenerationReport, GenerateError> {
         let mut run = Run { control, progress, tap };
-        self.networks.generate(&self.ops, request.into(), &self.fingerprint, sink, continuation, &mut run)
+        let (request, fingerprint) = (request.into(), self.fingerprint.as_str());
+        match &self.loaded {
+            Loaded::Cpu(ops, networks) => networks.generate(ops, request, fingerprint, sink, continuation, &mut run),
+            Loaded::Cuda(ops, networks) => {
+                networks.generate(&**ops, request, fingerprint, sink, continuation, &mut run)
+            }
+        }
     }
 }

@@ -13,6 +13,7 @@ use crate::denoise::{FirstRows, Latents, denoise, row_shapes, target_grid};
 use crate::dit::Dit;
 use crate::engine::EngineConfig;
 use crate::load::{LoadError, Loading, Mapped};
+use crate::ops::cuda::{Fault, fault};
 use crate::ops::{OpError, Ops, Tensor};
 use crate::parallel::Alone;
 use crate::progress::{Phase, ProgressEvent, ShareProgress};
@@ -71,6 +72,16 @@ pub enum GenerateError {
     /// A network failed.
     #[error("a network failed")]
     Network(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The GPU was lost: this process can use it no more, whatever it is asked. The request is not to blame as far as
+    /// anybody knows.
+    #[error("the GPU was lost")]
+    DeviceLost(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The GPU has no room for the request beside what else uses it.
+    #[error("the GPU has no room for the generation")]
+    OutOfMemory(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The GPU's driver or a library of it failed at something that it can do.
+    #[error("the GPU or one of its libraries failed")]
+    Device(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A network ran to its end and made values that are no numbers; they would pass for black frames or noise.
     #[error("the {what} hold values that are not finite")]
     NotFinite {
@@ -92,7 +103,7 @@ impl From<RunError> for GenerateError {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Stopped(stop) => GenerateError::Stopped(stop),
-            other => GenerateError::Network(Box::new(other)),
+            other => network(other),
         }
     }
 }
@@ -386,6 +397,34 @@ fn hand_over(sink: &mut dyn FrameSink, chunk: MediaChunk, control: &dyn Control)
     Ok(())
 }
 
+/// Classes the error of a network: whether it is the network's own, or that of what computes it.
 pub(crate) fn network(error: impl std::error::Error + Send + Sync + 'static) -> GenerateError {
-    GenerateError::Network(Box::new(error))
+    match fault(&error) {
+        Some(Fault::Lost) => GenerateError::DeviceLost(Box::new(error)),
+        Some(Fault::OutOfMemory) => GenerateError::OutOfMemory(Box::new(error)),
+        Some(Fault::Failed) => GenerateError::Device(Box::new(error)),
+        None => GenerateError::Network(Box::new(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::cuda::CudaError;
+
+    #[test]
+    fn the_error_of_a_gpu_is_not_taken_for_one_of_a_network() {
+        let failed = |error: CudaError| {
+            GenerateError::from(RunError::from(OpError::Backend { op: "linear", source: Box::new(error) }))
+        };
+        let status = || "CUDA_ERROR_ILLEGAL_ADDRESS".to_owned();
+        let lost = failed(CudaError::Lost { doing: "multiplying", status: status() });
+        assert!(matches!(lost, GenerateError::DeviceLost(_)), "{lost}");
+        let full = failed(CudaError::OutOfMemory { bytes: 9, free: 1, total: 2 });
+        assert!(matches!(full, GenerateError::OutOfMemory(_)), "{full}");
+        let refused = failed(CudaError::Driver { doing: "launching a kernel", status: status() });
+        assert!(matches!(refused, GenerateError::Device(_)), "{refused}");
+        let shape = OpError::Shape { op: "linear", name: "x", expected: vec![1], actual: vec![2] };
+        assert!(matches!(RunError::from(shape).into(), GenerateError::Network(_)));
+    }
 }

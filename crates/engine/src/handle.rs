@@ -12,6 +12,7 @@ use crate::control::Control;
 use crate::engine::{Engine, EngineConfig};
 use crate::generate::{GenerateError, GenerationReport, Request};
 use crate::load::{LoadError, Loading, Mapped};
+use crate::ops::cuda::{Fault, fault};
 use crate::progress::Progress;
 use crate::resume::{CheckpointSink, Continuation};
 use crate::run::obey;
@@ -163,6 +164,8 @@ impl Switch {
             obey(control)?;
             let failed = |error| match error {
                 LoadError::Stopped(stop) => GenerateError::Stopped(stop),
+                // Not this partition's affair: no other one can be computed either.
+                error if fault(&error) == Some(Fault::Lost) => GenerateError::DeviceLost(Box::new(error)),
                 error => GenerateError::Load { partition: wanted, source: Box::new(error) },
             };
             let loading = Loading { control, progress };

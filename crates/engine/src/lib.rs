@@ -7,6 +7,7 @@
 
 pub mod activations;
 pub mod audio_vae;
+pub mod bench;
 pub mod checkpoint;
 pub mod dit;
 pub mod ops;
@@ -23,6 +24,7 @@ mod components;
 mod conditions;
 mod control;
 mod denoise;
+mod device;
 mod engine;
 mod files;
 mod fingerprint;
@@ -37,6 +39,7 @@ mod sink;
 mod tap;
 
 pub use control::{Command, Control, Uninterrupted};
+pub use device::{Device, NoSuchDevice};
 pub use engine::{ComputeDtype, Engine, EngineConfig, MemoryBounds};
 pub use generate::{GenerateError, GenerationReport, Request};
 pub use handle::{Done, EngineHandle, Generation};

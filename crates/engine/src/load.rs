@@ -7,6 +7,7 @@ use crate::components::Components;
 use crate::control::Control;
 use crate::engine::EngineConfig;
 use crate::ops::OpError;
+use crate::ops::cuda::CudaError;
 use crate::progress::Progress;
 use crate::run::{Stop, stop_of};
 use crate::video_vae::TileGeometry;
@@ -30,6 +31,9 @@ pub enum LoadError {
     /// The tokenizer cannot be used.
     #[error(transparent)]
     Tokenizer(#[from] text::Error),
+    /// The device cannot be used.
+    #[error("the device cannot be used")]
+    Device(#[from] CudaError),
     /// The backend could not hold a weight.
     #[error("the backend could not hold a weight")]
     Op(#[from] OpError),

@@ -1,6 +1,8 @@
 //! The repository's golden folder, stage by stage, in both layouts.
 
+use clapboard_engine::ops::cuda::AttentionChoice;
 use clapboard_engine::verify::{Line, Options, Outcome, run};
+use clapboard_engine::{ComputeDtype, Device};
 
 #[test]
 fn every_stage_is_within_its_tolerance() {
@@ -9,9 +11,12 @@ fn every_stage_is_within_its_tolerance() {
         golden: concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden").into(),
         case: None,
         scratch: scratch.path().to_owned(),
+        device: Device::Cpu,
+        attention: AttentionChoice::Auto,
+        dtype: ComputeDtype::F32,
     };
     let mut lines: Vec<Line> = Vec::new();
-    let summary = run(&options, &mut |line| lines.push(line)).expect("the golden folder runs");
+    let summary = run(&options, &mut |_| {}, &mut |line| lines.push(line)).expect("the golden folder runs");
     let failed: Vec<String> =
         lines.iter().filter(|line| line.outcome == Outcome::Failed).map(|line| format!("{line:?}")).collect();
     assert!(failed.is_empty(), "{} of {summary:?} failed:\n{}", failed.len(), failed.join("\n"));

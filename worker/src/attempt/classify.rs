@@ -89,7 +89,7 @@ impl AttemptError {
     /// What the error means for the job.
     ///
     /// The engine is deterministic, so what it refuses or fails at it will again; processes, disks and the network
-    /// are not. What this worker lacks, such as room on its disk, leave to put objects into the media store, the weights of a
+    /// are not. What this worker lacks, such as room on its disk or its GPU, leave to put objects into the media store, the weights of a
     /// partition, or a job's inputs while the media store is away, no job is blamed for: another worker may have it, or this
     /// one later. A finished video that could not be stored counts as an attempt. An engine that panicked or hung is given
     /// another chance, since attempts are counted; so is a decoder.
@@ -110,7 +110,10 @@ impl AttemptError {
                     Some(error) if error.is_of_machine() => ErrorClass::Unwell,
                     _ => retryable,
                 },
-                GenerateError::Panicked { .. } => retryable,
+                // No fault of the job's as far as anybody knows; another GPU may do better at what a driver or a library
+                // failed at.
+                GenerateError::DeviceLost(_) | GenerateError::OutOfMemory(_) => ErrorClass::Unwell,
+                GenerateError::Device(_) | GenerateError::Panicked { .. } => retryable,
                 // Another worker may have the weights.
                 GenerateError::Load { .. } => ErrorClass::Unwell,
                 _ => fatal,
@@ -138,13 +141,14 @@ impl AttemptError {
     }
 
     /// Why the worker's process cannot go on after the error of `job`, if it cannot: weights are others than those that its
-    /// engine speaks of, or a thread does not come back. An attempt that is [wedged](Self::Wedged) has ways of its own.
+    /// engine speaks of, the GPU is lost to it, or a thread does not come back. An attempt that is [wedged](Self::Wedged) has ways of its own.
     pub(crate) fn ends_worker(&self, job: JobId) -> Option<Error> {
         match self {
             Self::Generate(GenerateError::Load { source, .. }) => match **source {
                 LoadError::Changed { partition } => Some(Error::Changed { partition }),
                 _ => None,
             },
+            Self::Generate(GenerateError::DeviceLost(_)) => Some(Error::DeviceLost { job }),
             Self::InputStalled { limit, stuck: true, .. } => {
                 Some(Error::Wedged { job, phase: Phase::Prepare, limit: *limit })
             }
@@ -171,7 +175,13 @@ impl AttemptError {
 
     fn code(&self) -> FailureCode {
         match self {
-            Self::Generate(GenerateError::Panicked { .. } | GenerateError::Load { .. }) => FailureCode::InternalError,
+            Self::Generate(
+                GenerateError::Panicked { .. }
+                | GenerateError::Load { .. }
+                | GenerateError::DeviceLost(_)
+                | GenerateError::OutOfMemory(_)
+                | GenerateError::Device(_),
+            ) => FailureCode::InternalError,
             Self::Generate(error @ GenerateError::Sink(_)) => match media_error(error) {
                 Some(error) if is_content(error) => FailureCode::GenerationFailed,
                 _ => FailureCode::InternalError,
@@ -323,6 +333,29 @@ mod tests {
         for (error, ends) in [(load(missing), false), (load(changed), true)] {
             assert_eq!((error.class(), error.lacks()), (ErrorClass::Unwell, Some(Partition::Ref2va)));
             assert_eq!(error.ends_worker(job).is_some(), ends, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_gpu_fails_at_is_not_the_jobs_fault_and_only_a_lost_one_ends_the_worker() {
+        let job = JobId::new();
+        let said = || Box::new(io::Error::other("CUDA_ERROR_ILLEGAL_ADDRESS"));
+        let retryable = ErrorClass::Retryable { after: None };
+        for (error, class, ends) in [
+            (GenerateError::DeviceLost(said()), ErrorClass::Unwell, true),
+            (GenerateError::OutOfMemory(said()), ErrorClass::Unwell, false),
+            (GenerateError::Device(said()), retryable, false),
+        ] {
+            let error = AttemptError::Generate(error);
+            assert_eq!((error.class(), error.lacks()), (class, None), "{error:?}");
+            let ended = error.ends_worker(job);
+            assert_eq!(ended.is_some(), ends, "{error:?}");
+            assert!(ended.is_none_or(|ended| matches!(ended, Error::DeviceLost { job: told } if told == job)));
+            let told = error.job_error();
+            assert_eq!(
+                (told.code, told.message.as_str()),
+                (FailureCode::InternalError, "could not generate the video")
+            );
         }
     }
 

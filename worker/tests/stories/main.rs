@@ -9,6 +9,7 @@ mod claims;
 mod completes;
 mod drains;
 mod faults;
+mod gpus;
 mod house;
 mod inputs;
 mod leases;

@@ -109,6 +109,11 @@ impl Component {
         Ok(Self { id, layout, tensors, index: read_index(folder) })
     }
 
+    /// Holds tensors under the names that `layout` stores them by.
+    pub(super) fn of_tensors(id: ComponentId, layout: Layout, tensors: BTreeMap<String, RawTensor>) -> Self {
+        Self { id, layout, tensors, index: BTreeMap::new() }
+    }
+
     /// Returns which component this is.
     pub fn id(&self) -> ComponentId {
         self.id

@@ -12,6 +12,7 @@
 
 mod component;
 mod config;
+mod drawn;
 mod dtype;
 mod error;
 mod header;
@@ -20,6 +21,7 @@ mod inventory;
 mod layout;
 mod names;
 mod opened;
+mod sequence;
 mod settings;
 mod tensors;
 pub mod tiny;
@@ -39,6 +41,7 @@ pub use inventory::{
 };
 pub use layout::{Layout, Location};
 pub use opened::Checkpoint;
+pub(crate) use sequence::Sequence;
 pub use settings::{Settings, TINY_NAME};
 pub use tensors::{RawTensor, map_file};
 

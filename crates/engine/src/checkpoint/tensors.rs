@@ -31,6 +31,24 @@ struct Shard {
     map: Mmap,
 }
 
+/// A tensor that lies in a mapping: its name, type, shape and bytes.
+pub(super) struct Placed {
+    pub(super) name: String,
+    pub(super) dtype: StoredDtype,
+    pub(super) shape: Vec<usize>,
+    pub(super) range: Range<usize>,
+}
+
+/// Returns the tensors that lie in `map`, which is known as `path`.
+pub(super) fn tensors_in(map: Mmap, path: &Path, placed: Vec<Placed>) -> BTreeMap<String, RawTensor> {
+    let shard = Arc::new(Shard { path: path.to_owned(), map });
+    let tensor = |Placed { name, dtype, shape, range }: Placed| {
+        let shard = Arc::clone(&shard);
+        (name.clone(), RawTensor { name: name.into(), dtype, shape: shape.into(), shard, range })
+    };
+    placed.into_iter().map(tensor).collect()
+}
+
 impl RawTensor {
     /// Returns the name under which the tensor is stored.
     pub fn name(&self) -> &str {

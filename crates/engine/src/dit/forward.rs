@@ -2,7 +2,6 @@
 
 use clapboard_h3::packing::PackedLayout;
 
-use super::block::BlockInputs;
 use super::buffers::{DitBuffers, DitShape};
 use super::layers::Layers;
 use super::refiner;
@@ -46,10 +45,10 @@ where
         rank: Box<dyn Rank<O>>,
     ) -> Result<Self, LoadError> {
         let blocks = (0..config.num_layers)
-            .map(|index| DitBlockWeights::load(ops, component, index))
+            .map(|index| DitBlockWeights::load(ops, component, index, dtype))
             .collect::<Result<_, _>>()?;
         Ok(Self {
-            weights: DitWeights::load(ops, component, &config)?,
+            weights: DitWeights::load(ops, component, &config, dtype)?,
             blocks: Box::new(ResidentWeights::new(blocks)),
             config,
             dtype,
@@ -195,6 +194,22 @@ where
         Ok(())
     }
 
+    /// Runs block `index` of step 0 alone over the residual stream that the request's buffers hold, for who measures or
+    /// compares it. The tap sees it as the first block.
+    ///
+    /// Errors: [`RunError`] when an operation fails.
+    pub(crate) fn run_block(
+        &self,
+        ops: &O,
+        request: &mut DitRequest<O::Buffer>,
+        index: usize,
+        run: &mut Run<'_>,
+    ) -> Result<(), RunError> {
+        let DitRequest { buffers, fixed } = request;
+        let weights = self.blocks.block(index)?;
+        Ok(self.layers(ops).block(&weights, &fixed.block_inputs(0), buffers, Some(&mut *run.tap))?)
+    }
+
     fn run_blocks(
         &self,
         ops: &O,
@@ -204,12 +219,7 @@ where
         run: &mut Run<'_>,
     ) -> Result<(), RunError> {
         let (layers, total) = (self.layers(ops), self.blocks.len());
-        let inputs = BlockInputs {
-            activated: fixed.activated.view().select(0, step),
-            distinct: fixed.step_rows[step].distinct,
-            rows: fixed.step_rows[step].modulation_rows.view(),
-            rotary: &fixed.rotary,
-        };
+        let inputs = fixed.block_inputs(step);
         for index in 0..total {
             run.check()?;
             let weights = self.blocks.block(index)?;

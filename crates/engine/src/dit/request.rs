@@ -2,6 +2,7 @@
 
 use clapboard_h3::packing::PackedLayout;
 
+use super::block::BlockInputs;
 use super::buffers::DitBuffers;
 use super::rotary::RotaryTables;
 use crate::ops::{OpError, Ops, Tensor};
@@ -58,6 +59,18 @@ pub(super) struct Fixed<B> {
     pub(super) video_indices: Tensor<B>,
     pub(super) audio_indices: Tensor<B>,
     pub(super) step_rows: Vec<StepRows<B>>,
+}
+
+impl<B> Fixed<B> {
+    /// What every block of `step` reads.
+    pub(super) fn block_inputs(&self, step: usize) -> BlockInputs<'_, B> {
+        BlockInputs {
+            activated: self.activated.view().select(0, step),
+            distinct: self.step_rows[step].distinct,
+            rows: self.step_rows[step].modulation_rows.view(),
+            rotary: &self.rotary,
+        }
+    }
 }
 
 /// One step's rows on the device.

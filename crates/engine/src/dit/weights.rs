@@ -2,7 +2,7 @@
 
 use crate::checkpoint::{Component, DitConfig, GateOrder, QkvRows};
 use crate::load::LoadError;
-use crate::ops::{Ops, Tensor};
+use crate::ops::{DType, Ops, Tensor};
 use crate::projection::Linear;
 
 /// Queries, keys and values of one attention, and its output projection.
@@ -82,72 +82,83 @@ pub struct DitWeights<B> {
 }
 
 impl<B: Send + Sync> DitWeights<B> {
-    /// Takes the weights outside the block stack.
+    /// Takes the weights outside the block stack, for products in `dtype`.
     ///
     /// Errors: [`LoadError`] naming the tensor.
-    pub fn load<O: Ops<Buffer = B>>(ops: &O, component: &Component, config: &DitConfig) -> Result<Self, LoadError> {
-        let linear = |name: &str| load_linear(ops, component, name);
+    pub fn load<O: Ops<Buffer = B>>(
+        ops: &O,
+        component: &Component,
+        config: &DitConfig,
+        dtype: DType,
+    ) -> Result<Self, LoadError> {
+        let pinned = |name: &str| load_linear(ops, component, name, DType::F32);
+        let linear = |name: &str| load_linear(ops, component, name, dtype);
         let refiner = (0..config.num_refiner_layers)
             .map(|index| {
                 let prefix = format!("token_refiner.blocks.{index}");
                 Ok(RefinerBlockWeights {
                     norm1: load(ops, component, &format!("{prefix}.norm1.weight"))?,
-                    attention: AttentionWeights::load(ops, component, &prefix)?,
+                    attention: AttentionWeights::load(ops, component, &prefix, dtype)?,
                     norm2: load(ops, component, &format!("{prefix}.norm2.weight"))?,
-                    feed_forward: FeedForwardWeights::load(ops, component, &prefix)?,
+                    feed_forward: FeedForwardWeights::load(ops, component, &prefix, dtype)?,
                 })
             })
             .collect::<Result<_, LoadError>>()?;
         Ok(Self {
-            video_patch_proj: linear("video_patch_proj")?,
-            audio_patch_proj: linear("audio_patch_proj")?,
+            video_patch_proj: pinned("video_patch_proj")?,
+            audio_patch_proj: pinned("audio_patch_proj")?,
             condition_proj: linear("condition_proj")?,
-            time_in: linear("time_embedder.proj_in")?,
-            time_out: linear("time_embedder.proj_out")?,
+            time_in: pinned("time_embedder.proj_in")?,
+            time_out: pinned("time_embedder.proj_out")?,
             refiner,
             refiner_norm: load(ops, component, "token_refiner.final_norm.weight")?,
             final_norm: load(ops, component, "final_layer.norm.weight")?,
             final_adaln: linear("final_layer.adaln_proj.linear")?,
-            video_out: linear("final_layer.video_out")?,
-            audio_out: linear("final_layer.audio_out")?,
+            video_out: pinned("final_layer.video_out")?,
+            audio_out: pinned("final_layer.audio_out")?,
         })
     }
 }
 
 impl<B: Send + Sync> DitBlockWeights<B> {
-    /// Takes the weights of block `index`.
+    /// Takes the weights of block `index`, for products in `dtype`.
     ///
     /// Errors: [`LoadError`] naming the tensor.
-    pub fn load<O: Ops<Buffer = B>>(ops: &O, component: &Component, index: usize) -> Result<Self, LoadError> {
+    pub fn load<O: Ops<Buffer = B>>(
+        ops: &O,
+        component: &Component,
+        index: usize,
+        dtype: DType,
+    ) -> Result<Self, LoadError> {
         let prefix = format!("blocks.{index}");
         Ok(Self {
             norm1: load(ops, component, &format!("{prefix}.norm1.weight"))?,
-            attention: AttentionWeights::load(ops, component, &prefix)?,
+            attention: AttentionWeights::load(ops, component, &prefix, dtype)?,
             norm2: load(ops, component, &format!("{prefix}.norm2.weight"))?,
-            feed_forward: FeedForwardWeights::load(ops, component, &prefix)?,
-            adaln: load_linear(ops, component, &format!("{prefix}.adaln_proj.linear"))?,
+            feed_forward: FeedForwardWeights::load(ops, component, &prefix, dtype)?,
+            adaln: load_linear(ops, component, &format!("{prefix}.adaln_proj.linear"), dtype)?,
         })
     }
 }
 
 impl<B: Send + Sync> AttentionWeights<B> {
-    fn load<O: Ops<Buffer = B>>(ops: &O, component: &Component, prefix: &str) -> Result<Self, LoadError> {
+    fn load<O: Ops<Buffer = B>>(ops: &O, component: &Component, prefix: &str, dtype: DType) -> Result<Self, LoadError> {
         Ok(Self {
-            qkv: load(ops, component, &format!("{prefix}.attn.qkv_proj.weight"))?,
+            qkv: load_factor(ops, component, &format!("{prefix}.attn.qkv_proj.weight"), dtype)?,
             qkv_rows: component.qkv_rows(),
             q_norm: load(ops, component, &format!("{prefix}.attn.q_norm.weight"))?,
             k_norm: load(ops, component, &format!("{prefix}.attn.k_norm.weight"))?,
-            out: load(ops, component, &format!("{prefix}.attn.out_proj.weight"))?,
+            out: load_factor(ops, component, &format!("{prefix}.attn.out_proj.weight"), dtype)?,
         })
     }
 }
 
 impl<B: Send + Sync> FeedForwardWeights<B> {
-    fn load<O: Ops<Buffer = B>>(ops: &O, component: &Component, prefix: &str) -> Result<Self, LoadError> {
+    fn load<O: Ops<Buffer = B>>(ops: &O, component: &Component, prefix: &str, dtype: DType) -> Result<Self, LoadError> {
         Ok(Self {
-            fc1: load(ops, component, &format!("{prefix}.mlp.fc1.weight"))?,
+            fc1: load_factor(ops, component, &format!("{prefix}.mlp.fc1.weight"), dtype)?,
             order: component.gate_order(),
-            fc2: load(ops, component, &format!("{prefix}.mlp.fc2.weight"))?,
+            fc2: load_factor(ops, component, &format!("{prefix}.mlp.fc2.weight"), dtype)?,
         })
     }
 }
@@ -156,9 +167,24 @@ fn load<O: Ops>(ops: &O, component: &Component, name: &str) -> Result<Tensor<O::
     Ok(ops.weight(&component.get(name)?)?)
 }
 
-fn load_linear<O: Ops>(ops: &O, component: &Component, name: &str) -> Result<Linear<O::Buffer>, LoadError> {
+/// Loads a factor of products in `dtype`.
+fn load_factor<O: Ops>(
+    ops: &O,
+    component: &Component,
+    name: &str,
+    dtype: DType,
+) -> Result<Tensor<O::Buffer>, LoadError> {
+    Ok(ops.weight_in(&component.get(name)?, dtype)?)
+}
+
+fn load_linear<O: Ops>(
+    ops: &O,
+    component: &Component,
+    name: &str,
+    dtype: DType,
+) -> Result<Linear<O::Buffer>, LoadError> {
     Ok(Linear {
-        weight: load(ops, component, &format!("{name}.weight"))?,
-        bias: load(ops, component, &format!("{name}.bias"))?,
+        weight: load_factor(ops, component, &format!("{name}.weight"), dtype)?,
+        bias: load_factor(ops, component, &format!("{name}.bias"), dtype)?,
     })
 }

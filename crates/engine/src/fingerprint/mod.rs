@@ -21,7 +21,7 @@ use crate::ops::Ops;
 use transcript::Transcript;
 
 /// Raised by every change of this crate that changes a result in any bit.
-const KERNEL_REVISION: u32 = 1;
+const KERNEL_REVISION: u32 = 2;
 
 /// The libraries that compute or tokenize, with their versions.
 const LIBRARIES: [(&str, &str); 5] = [
@@ -32,7 +32,8 @@ const LIBRARIES: [(&str, &str); 5] = [
     ("tokenizers", "0.23.2"),
 ];
 
-/// Returns the fingerprint of an engine of `config` that has loaded the partition of `mapped`, 64 hex digits.
+/// Returns the fingerprint of an engine of `config` that has loaded the partition of `mapped`, 64 hex digits. `device`
+/// describes what computes beside the processor.
 ///
 /// It reads a sample of the weights, 4 KiB of each tensor and for each 64 MiB of it: about 20 MB in 5,000 places of a
 /// checkpoint of released size. It computes for about a tenth of a second.
@@ -40,6 +41,7 @@ const LIBRARIES: [(&str, &str); 5] = [
 /// Errors: [`LoadError`] when the tokenizer cannot be read or the backend fails; [`LoadError::Stopped`].
 pub(crate) fn fingerprint<O: Ops>(
     ops: &O,
+    device: Option<&str>,
     mapped: &Mapped,
     config: &EngineConfig,
     loading: Loading<'_>,
@@ -51,10 +53,13 @@ pub(crate) fn fingerprint<O: Ops>(
         transcript.say(library, version);
     }
     machine::describe(&mut transcript);
+    if let Some(device) = device {
+        transcript.say("device", device);
+    }
     probe::observe(ops, &mut transcript)?;
 
     // Spelled out, so that a new field cannot be forgotten here.
-    let EngineConfig { checkpoint: _, partitions: _, dtype, decode, memory } = config;
+    let EngineConfig { checkpoint: _, partitions: _, dtype, decode, memory, device: _, attention: _ } = config;
     let MemoryBounds { attention_bytes, feed_forward_bytes } = memory;
     transcript.say("partition", mapped.partition);
     transcript.say("dtype", format_args!("{dtype:?}"));

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 
 use super::transcript::Transcript;
-use crate::ops::{Conv1dShape, DType, OpError, Ops, Tensor};
+use crate::ops::{Conv1dShape, DType, GateOrder, Modulation, NormRounding, OpError, Ops, Tensor};
 
 /// Arguments of each function.
 const ARGUMENTS: usize = 4096;
@@ -19,6 +19,7 @@ pub(super) fn observe<O: Ops>(ops: &O, transcript: &mut Transcript) -> Result<()
     functions(transcript);
     products(ops, transcript)?;
     attention(ops, transcript)?;
+    fused(ops, transcript)?;
     convolution(ops, transcript)
 }
 
@@ -68,12 +69,46 @@ fn products<O: Ops>(ops: &O, transcript: &mut Transcript) -> Result<(), OpError>
 }
 
 fn attention<O: Ops>(ops: &O, transcript: &mut Transcript) -> Result<(), OpError> {
-    const SHAPE: [usize; 3] = [70, 2, 32];
-    for (name, dtype) in [("attention", DType::F32), ("attention in bf16", DType::Bf16)] {
-        let [q, k, v] = [4, 5, 6].map(|seed| filled(ops, dtype, &SHAPE, seed));
-        let mut y = ops.alloc(dtype, [SHAPE[0], SHAPE[1] * SHAPE[2]].into())?;
+    // The last ones are large enough for the library that computes them in a generation, should there be one.
+    for (name, dtype, shape) in [
+        ("attention", DType::F32, [70, 2, 32]),
+        ("attention in bf16", DType::Bf16, [70, 2, 32]),
+        ("much attention in bf16", DType::Bf16, [300, 2, 128]),
+        ("much attention in f16", DType::F16, [300, 2, 64]),
+    ] {
+        let [q, k, v] = [4, 5, 6].map(|seed| filled(ops, dtype, &shape, seed));
+        let mut y = ops.alloc(dtype, [shape[0], shape[1] * shape[2]].into())?;
         ops.attention(q?.view(), k?.view(), v?.view(), 0.2, false, y.view_mut())?;
         transcript.show_floats(name, &ops.read(y.view())?);
+    }
+    Ok(())
+}
+
+/// Norms, whose sums backends order as they like, and what stands between products.
+fn fused<O: Ops>(ops: &O, transcript: &mut Transcript) -> Result<(), OpError> {
+    const ROWS: usize = 5;
+    const WIDTH: usize = 1544;
+    for (name, dtype) in [("between", DType::F32), ("between in bf16", DType::Bf16)] {
+        let (x, weight) = (filled(ops, dtype, &[ROWS, WIDTH], 9)?, filled(ops, dtype, &[WIDTH], 10)?);
+        let [shift, scale] = [11, 12].map(|seed| filled(ops, dtype, &[2, WIDTH], seed));
+        let (shift, scale, rows) = (shift?, scale?, ops.indices(&[0, 1, 1, 0, 1])?);
+        let mut y = ops.alloc(dtype, [ROWS, WIDTH].into())?;
+        let mut see = |what: &str, y: &Tensor<O::Buffer>| -> Result<(), OpError> {
+            transcript.show_floats(&format!("{what} {name}"), &ops.read(y.view())?);
+            Ok(())
+        };
+        ops.rms_norm(x.view(), weight.view(), 1e-6, NormRounding::Once, y.view_mut())?;
+        see("rms norm", &y)?;
+        let modulation = Modulation { shift: shift.view(), scale: scale.view(), rows: rows.view() };
+        ops.rms_norm_modulate(x.view(), weight.view(), 1e-6, modulation, y.view_mut())?;
+        see("modulated norm", &y)?;
+        ops.layer_norm(x.view(), weight.view(), shift.view().select(0, 0), 1e-6, y.view_mut())?;
+        see("layer norm", &y)?;
+        ops.gated_add(x.view(), scale.view(), Some(rows.view()), y.view_mut())?;
+        see("gated sum", &y)?;
+        let mut half = ops.alloc(dtype, [ROWS, WIDTH / 2].into())?;
+        ops.swiglu(x.view(), GateOrder::GateFirst, half.view_mut())?;
+        see("swiglu", &half)?;
     }
     Ok(())
 }

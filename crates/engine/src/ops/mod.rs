@@ -1,7 +1,8 @@
 //! The operations that every network is written against.
 //!
 //! A network never names a device: it calls these operations on [`View`]s, and each one writes into an output that the
-//! caller owns, so that activations can be planned before anything runs. [`cpu`] serves them over candle-core.
+//! caller owns, so that activations can be planned before anything runs. [`cpu`] serves them over candle-core,
+//! [`cuda`] on an NVIDIA GPU.
 //!
 //! # Rounding
 //!
@@ -10,6 +11,7 @@
 
 mod conv3d;
 pub mod cpu;
+pub mod cuda;
 mod tensor;
 
 pub use conv3d::{CausalConv3dShape, KernelSize, ReflectPadding, Stride};
@@ -161,6 +163,12 @@ pub trait Ops: Send + Sync {
     /// Errors: [`OpError::Backend`] for a dtype that no operation takes, [`OpError::Shape`] for more than four axes.
     fn weight(&self, stored: &Stored) -> Result<Tensor<Self::Buffer>, OpError>;
 
+    /// Makes a checkpoint's tensor available to products that compute in `dtype`: in it where the backend would otherwise
+    /// have to round it at every use, else as stored. [`linear`](Self::linear) rounds alike either way.
+    ///
+    /// Errors: those of [`weight`](Self::weight).
+    fn weight_in(&self, stored: &Stored, dtype: DType) -> Result<Tensor<Self::Buffer>, OpError>;
+
     /// Uploads F32 values, rounding them to `y`'s dtype.
     ///
     /// Errors: [`OpError::Shape`] when the lengths differ.
@@ -204,7 +212,7 @@ pub trait Ops: Send + Sync {
         y: ViewMut<'_, Self::Buffer>,
     ) -> Result<(), OpError>;
 
-    /// `y[indices[i]] = x[i]`, rounding to `y`'s dtype.
+    /// `y[indices[i]] = x[i]`, rounding to `y`'s dtype. No index may be there twice: rows are written in no order.
     ///
     /// Errors: [`OpError::Index`] for an index outside `y`.
     fn scatter_rows(

@@ -48,7 +48,7 @@ where
         let table = [config.vocab_size, config.hidden_size];
         let embed_tokens = load(ops, component, "model.language_model.embed_tokens.weight", &table)?;
         let layers = (0..TextConfig::CONDITIONING_LAYERS)
-            .map(|index| LmLayerWeights::load(ops, component, &config, index))
+            .map(|index| LmLayerWeights::load(ops, component, &config, index, dtype))
             .collect::<Result<_, _>>()?;
         let layers = Box::new(ResidentWeights::new(layers));
         Ok(Self { config, dtype, feed_forward_bytes, embed_tokens, layers, rank })

@@ -100,6 +100,13 @@ impl Presentation {
         Ok(rows)
     }
 
+    /// Presents text rows of the given ids, for who measures.
+    pub(crate) fn of_ids(ids: &[u32]) -> Self {
+        let mut rows = Self::empty();
+        rows.push_text(ids);
+        rows
+    }
+
     /// Presents a request with references, keyframes among them: a label and a run of placeholders for each in order,
     /// then the prompt verbatim.
     ///

@@ -2,7 +2,7 @@
 
 use crate::checkpoint::{Component, StoredDtype, TextConfig};
 use crate::load::LoadError;
-use crate::ops::{Ops, Tensor};
+use crate::ops::{DType, Ops, Tensor};
 
 /// Element types that weights may be stored in; products round them to the activations' type.
 const STORED: [StoredDtype; 3] = [StoredDtype::BF16, StoredDtype::F16, StoredDtype::F32];
@@ -45,7 +45,7 @@ pub struct LmLayerWeights<B> {
 }
 
 impl<B> LmLayerWeights<B> {
-    /// Loads layer `index`, in the dtypes in which it is stored.
+    /// Loads layer `index`, for products in `dtype`.
     ///
     /// Errors: [`LoadError::Checkpoint`] for a tensor that is missing or of another shape, by name.
     pub fn load<O: Ops<Buffer = B>>(
@@ -53,24 +53,27 @@ impl<B> LmLayerWeights<B> {
         component: &Component,
         config: &TextConfig,
         index: usize,
+        dtype: DType,
     ) -> Result<Self, LoadError> {
-        let tensor = |name: &str, shape: &[usize]| {
-            load(ops, component, &format!("model.language_model.layers.{index}.{name}.weight"), shape)
+        let full = |name: &str| format!("model.language_model.layers.{index}.{name}.weight");
+        let norm = |name: &str, shape: &[usize]| load(ops, component, &full(name), shape);
+        let factor = |name: &str, shape: &[usize]| -> Result<Tensor<B>, LoadError> {
+            Ok(ops.weight_in(&component.expect(&full(name), shape, &STORED)?, dtype)?)
         };
         let &TextConfig { hidden_size, intermediate_size, head_dim, .. } = config;
         let (query_dim, kv_dim) = (config.query_dim(), config.kv_dim());
         Ok(Self {
-            input_norm: tensor("input_layernorm", &[hidden_size])?,
-            q: tensor("self_attn.q_proj", &[query_dim, hidden_size])?,
-            k: tensor("self_attn.k_proj", &[kv_dim, hidden_size])?,
-            v: tensor("self_attn.v_proj", &[kv_dim, hidden_size])?,
-            q_norm: tensor("self_attn.q_norm", &[head_dim])?,
-            k_norm: tensor("self_attn.k_norm", &[head_dim])?,
-            o: tensor("self_attn.o_proj", &[hidden_size, query_dim])?,
-            post_attention_norm: tensor("post_attention_layernorm", &[hidden_size])?,
-            gate: tensor("mlp.gate_proj", &[intermediate_size, hidden_size])?,
-            up: tensor("mlp.up_proj", &[intermediate_size, hidden_size])?,
-            down: tensor("mlp.down_proj", &[hidden_size, intermediate_size])?,
+            input_norm: norm("input_layernorm", &[hidden_size])?,
+            q: factor("self_attn.q_proj", &[query_dim, hidden_size])?,
+            k: factor("self_attn.k_proj", &[kv_dim, hidden_size])?,
+            v: factor("self_attn.v_proj", &[kv_dim, hidden_size])?,
+            q_norm: norm("self_attn.q_norm", &[head_dim])?,
+            k_norm: norm("self_attn.k_norm", &[head_dim])?,
+            o: factor("self_attn.o_proj", &[hidden_size, query_dim])?,
+            post_attention_norm: norm("post_attention_layernorm", &[hidden_size])?,
+            gate: factor("mlp.gate_proj", &[intermediate_size, hidden_size])?,
+            up: factor("mlp.up_proj", &[intermediate_size, hidden_size])?,
+            down: factor("mlp.down_proj", &[hidden_size, intermediate_size])?,
         })
     }
 }

@@ -9,23 +9,21 @@ use super::tolerance::BLOCK;
 use crate::audio_vae::{AudioEncoder, AudioRows};
 use crate::checkpoint::{Checkpoint, ComponentId};
 use crate::control::Uninterrupted;
-use crate::engine::MemoryBounds;
-use crate::ops::cpu::Cpu;
+use crate::ops::Ops;
 use crate::progress::Unwatched;
 use crate::run::Run;
 use crate::tap::{NoTap, Tap};
 
 /// A loaded encoder and what it runs on.
-pub(super) struct Encoder {
-    ops: Cpu,
-    encoder: AudioEncoder<Cpu>,
+pub(super) struct Encoder<'a, O: Ops> {
+    ops: &'a O,
+    encoder: AudioEncoder<O>,
 }
 
-impl Encoder {
-    pub(super) fn load(checkpoint: &Checkpoint) -> Result<Self, Error> {
-        let ops = Cpu::new(MemoryBounds::default().attention_bytes);
+impl<'a, O: Ops> Encoder<'a, O> {
+    pub(super) fn load(ops: &'a O, checkpoint: &Checkpoint) -> Result<Self, Error> {
         let component = checkpoint.component(ComponentId::AudioVae)?;
-        let encoder = AudioEncoder::load(&ops, &component, checkpoint.audio_vae().clone())?;
+        let encoder = AudioEncoder::load(ops, &component, checkpoint.audio_vae().clone())?;
         Ok(Self { ops, encoder })
     }
 
@@ -33,13 +31,14 @@ impl Encoder {
         let mut no_tap = NoTap;
         let mut run = Run { control: &Uninterrupted, progress: &Unwatched, tap: tap.unwrap_or(&mut no_tap) };
         self.encoder
-            .encode(&self.ops, sound, &mut run)
+            .encode(self.ops, sound, &mut run)
             .map_err(|source| Error::Run { case: place.case.clone(), source: Box::new(source) })
     }
 }
 
 /// The part `enc.*` of `audio_vae.safetensors`: the encoder, stage by stage.
-pub(super) fn encoder(
+pub(super) fn encoder<O: Ops>(
+    ops: &O,
     checkpoint: &Checkpoint,
     golden: &GoldenFile,
     place: &Place,
@@ -50,7 +49,7 @@ pub(super) fn encoder(
     let sound = Sound::new(left.to_vec(), right.to_vec()).map_err(|error| golden.malformed(error.to_string()))?;
     let rename = |name: &str| name.replacen("audio_vae.", "", 1);
     let mut tap = GoldenTap::new(golden, &rename, &|_| BLOCK);
-    Encoder::load(checkpoint)?.encode(&sound, place, Some(&mut tap))?;
+    Encoder::load(ops, checkpoint)?.encode(&sound, place, Some(&mut tap))?;
     for (stage, tolerance, comparison) in tap.seen {
         report.compared(place, &stage, tolerance, comparison);
     }

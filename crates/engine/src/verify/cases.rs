@@ -6,8 +6,14 @@ use super::golden::{Error, GoldenFile, read_json};
 use super::report::Line;
 use super::report::{Place, Report, Summary};
 use super::requests::{Request, Requests};
+use super::target::Target;
 use super::{audio, components, request, tables, text_frontend};
 use crate::checkpoint::{Checkpoint, Layout, tiny};
+use crate::device::{Backend, Device};
+use crate::engine::{ComputeDtype, MemoryBounds};
+use crate::load::LoadError;
+use crate::ops::Ops;
+use crate::ops::cuda::AttentionChoice;
 
 /// What to verify.
 #[derive(Debug, Clone)]
@@ -18,6 +24,12 @@ pub struct Options {
     pub case: Option<String>,
     /// An empty folder for the checkpoints; the caller removes it.
     pub scratch: PathBuf,
+    /// What computes.
+    pub device: Device,
+    /// Which attention computes in 16-bit types on a GPU.
+    pub attention: AttentionChoice,
+    /// What the requests of F32 are computed in: BF16 is compared with their F32 under wider tolerances.
+    pub dtype: ComputeDtype,
 }
 
 /// Components and tables: name, file, and what verifies it.
@@ -52,11 +64,26 @@ impl Part {
     }
 }
 
-/// Verifies a golden folder; `listener` hears each stage as it is compared.
+/// Verifies a golden folder; `opened` hears first what computes, then `listener` each stage as it is compared.
 ///
 /// Errors: [`Error`] when the folder or its checkpoint cannot be read or the engine fails; a stage that differs is a
 /// failed line.
-pub fn run(options: &Options, listener: &mut dyn FnMut(Line)) -> Result<Summary, Error> {
+pub fn run(options: &Options, opened: &mut dyn FnMut(&str), listener: &mut dyn FnMut(Line)) -> Result<Summary, Error> {
+    let bytes = MemoryBounds::default().attention_bytes;
+    let backend = Backend::open(options.device, options.attention, bytes).map_err(LoadError::Device)?;
+    opened(&backend.describe());
+    match backend {
+        Backend::Cpu(ops) => run_on(&ops, false, options, listener),
+        Backend::Cuda(ops) => run_on(&*ops, true, options, listener),
+    }
+}
+
+fn run_on<O: Ops>(ops: &O, is_gpu: bool, options: &Options, listener: &mut dyn FnMut(Line)) -> Result<Summary, Error>
+where
+    O::Buffer: 'static,
+{
+    let &Options { device, attention, dtype, .. } = options;
+    let target = Target { ops, device, attention, is_gpu, dtype };
     let golden = &options.golden;
     let requests: Requests = read_json(&golden.join("requests.json"))?;
     let parts: Vec<_> = PARTS.into_iter().filter(|(_, file, _)| golden.join(file).is_file()).collect();
@@ -71,16 +98,16 @@ pub fn run(options: &Options, listener: &mut dyn FnMut(Line)) -> Result<Summary,
     }
     let mut report = Report::new(listener);
     for request in requests.cases.iter().filter(|request| wanted(&request.name)) {
-        request_case(golden, request, &checkpoints, &mut report)?;
+        request_case(target, golden, request, &checkpoints, &mut report)?;
     }
     for (name, file, part) in parts.into_iter().filter(|(name, ..)| wanted(name)) {
         let path = golden.join(file);
         if part.needs_checkpoint() {
             for (layout, checkpoint) in &checkpoints {
-                component(part, checkpoint, &path, &Place::new(name, Some(layout)), &mut report)?;
+                component(target, part, checkpoint, &path, &Place::new(name, Some(layout)), &mut report)?;
             }
         } else {
-            plain(part, &path, &Place::new(name, None), &mut report)?;
+            plain(ops, part, &path, &Place::new(name, None), &mut report)?;
         }
     }
     if options.case.is_none() {
@@ -121,45 +148,53 @@ fn check_name(options: &Options, requests: &Requests, parts: &[(&str, &str, Part
     Err(Error::NoSuchCase { name: name.clone(), cases })
 }
 
-fn request_case(
+fn request_case<O: Ops>(
+    target: Target<'_, O>,
     golden: &Path,
     request: &Request,
     checkpoints: &[(&'static str, Checkpoint)],
     report: &mut Report<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Error>
+where
+    O::Buffer: 'static,
+{
     for (layout, checkpoint) in checkpoints {
         // Opened anew for each layout, since it remembers which stages were reached.
         let file = GoldenFile::open(golden.join(&request.file))?;
         let place = Place::new(&request.name, Some(layout));
-        request::verify(checkpoint, &file, request, &place, report)?;
+        request::verify(target, checkpoint, &file, request, &place, report)?;
     }
     Ok(())
 }
 
-fn component(
+fn component<O: Ops>(
+    target: Target<'_, O>,
     part: Part,
     checkpoint: &Checkpoint,
     path: &Path,
     place: &Place,
     report: &mut Report<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Error>
+where
+    O::Buffer: 'static,
+{
     if part == Part::Tables {
         return tables::tables(checkpoint, path, place, report);
     }
     let file = GoldenFile::open(path.to_owned())?;
     match part {
-        Part::Vae => components::video(checkpoint, &file, place, report),
-        Part::VaeF16 => components::video_f16(checkpoint, &file, place, report),
+        Part::Vae => components::video(target.ops, checkpoint, &file, place, report),
+        Part::VaeF16 => components::video_f16(target.ops, checkpoint, &file, place, report),
         Part::TextFrontend => text_frontend::verify(checkpoint, &file, place, report),
-        _ => components::audio(checkpoint, &file, place, report),
+        _ => components::audio(target.ops, checkpoint, &file, place, report),
     }
 }
 
-fn plain(part: Part, path: &Path, place: &Place, report: &mut Report<'_>) -> Result<(), Error> {
+fn plain<O: Ops>(ops: &O, part: Part, path: &Path, place: &Place, report: &mut Report<'_>) -> Result<(), Error> {
     match part {
         Part::Layouts => tables::layouts(path, place, report),
         Part::Resample => audio::resample(&GoldenFile::open(path.to_owned())?, place, report),
-        Part::Scheduler => tables::scheduler(&GoldenFile::open(path.to_owned())?, place, report),
+        Part::Scheduler => tables::scheduler(ops, &GoldenFile::open(path.to_owned())?, place, report),
         _ => tables::noise(&GoldenFile::open(path.to_owned())?, place, report),
     }
 }

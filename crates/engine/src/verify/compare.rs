@@ -18,6 +18,29 @@ pub enum Tolerance {
         /// Share of values that may differ.
         share: f64,
     },
+    /// 8-bit levels: which share of values may differ by more than `most`, and by how much; the error is their share.
+    LevelsBeyond {
+        /// Largest difference of the others.
+        most: u8,
+        /// Share of values that may differ by more.
+        share: f64,
+        /// Largest difference of all.
+        worst: u8,
+    },
+}
+
+/// By how much 8-bit values differ.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LevelDifferences {
+    /// The largest difference.
+    pub worst: u8,
+    /// The share of values that differ by more than [`LevelDifferences::FAR`].
+    pub far: f64,
+}
+
+impl LevelDifferences {
+    /// What counts as far.
+    pub const FAR: u8 = 4;
 }
 
 /// The outcome of one comparison.
@@ -25,13 +48,26 @@ pub enum Tolerance {
 pub(super) struct Comparison {
     pub(super) error: f64,
     pub(super) passed: bool,
+    /// How 8-bit values differ, where such were compared.
+    pub(super) levels: Option<LevelDifferences>,
+}
+
+impl Comparison {
+    fn of(error: f64, passed: bool) -> Self {
+        Self { error, passed, levels: None }
+    }
+
+    /// Values that cannot be compared.
+    pub(super) fn hopeless() -> Self {
+        Self::of(f64::INFINITY, false)
+    }
 }
 
 impl Tolerance {
     /// Compares floats. What is not finite on either side fails, since its differences would be lost in a maximum.
     pub(super) fn floats(self, actual: &[f32], golden: &[f32]) -> Comparison {
         if actual.len() != golden.len() || actual.iter().chain(golden).any(|value| !value.is_finite()) {
-            return Comparison { error: f64::INFINITY, passed: false };
+            return Comparison::hopeless();
         }
         let pairs = || actual.iter().zip(golden).map(|(a, g)| (f64::from(*a), f64::from(*g)));
         let (error, limit) = match self {
@@ -47,35 +83,42 @@ impl Tolerance {
                 let places = |(a, g): (f64, f64)| if a == g { 0.0 } else { (a - g).abs() / g.abs() / unit };
                 (pairs().map(places).fold(0.0, f64::max), limit)
             }
-            Tolerance::Levels { .. } => (f64::INFINITY, 0.0),
+            Tolerance::Levels { .. } | Tolerance::LevelsBeyond { .. } => (f64::INFINITY, 0.0),
         };
-        Comparison { error, passed: error <= limit }
+        Comparison::of(error, error <= limit)
     }
 
     /// Compares 8-bit levels.
     pub(super) fn bytes(self, actual: &[u8], golden: &[u8]) -> Comparison {
-        let (most, share) = match self {
-            Tolerance::Levels { most, share } => (most, share),
-            _ => (0, 0.0),
-        };
         if actual.len() != golden.len() || golden.is_empty() {
-            return Comparison { error: f64::INFINITY, passed: false };
+            return Comparison::hopeless();
         }
         let differences = || actual.iter().zip(golden).map(|(a, g)| a.abs_diff(*g));
+        let share_beyond = |level: u8| {
+            let beyond = differences().filter(|difference| *difference > level).count();
+            beyond as f64 / golden.len() as f64
+        };
         let worst = differences().max().unwrap_or(0);
-        let changed = differences().filter(|difference| *difference > 0).count();
-        let passed = worst <= most && changed as f64 <= share * golden.len() as f64;
-        Comparison { error: f64::from(worst), passed }
+        let levels = Some(LevelDifferences { worst, far: share_beyond(LevelDifferences::FAR) });
+        let (error, passed) = match self {
+            Tolerance::LevelsBeyond { most, share, worst: limit } => {
+                let beyond = share_beyond(most);
+                (beyond, beyond <= share && worst <= limit)
+            }
+            Tolerance::Levels { most, share } => (f64::from(worst), worst <= most && share_beyond(0) <= share),
+            _ => (f64::from(worst), worst == 0),
+        };
+        Comparison { error, passed, levels }
     }
 }
 
 /// Compares values that have to be equal.
 pub(super) fn equal<T: PartialEq>(actual: &[T], golden: &[T]) -> Comparison {
     if actual.len() != golden.len() {
-        return Comparison { error: f64::INFINITY, passed: false };
+        return Comparison::hopeless();
     }
     let differing = actual.iter().zip(golden).filter(|(a, g)| a != g).count();
-    Comparison { error: differing as f64, passed: differing == 0 }
+    Comparison::of(differing as f64, differing == 0)
 }
 
 /// Compares doubles bit by bit.
@@ -101,7 +144,7 @@ mod tests {
 
     #[test]
     fn relative_rms_is_the_error_over_the_size() {
-        let Comparison { error, passed } = Tolerance::RelativeRms(0.2).floats(&[3.0, 4.5], &[3.0, 4.0]);
+        let Comparison { error, passed, .. } = Tolerance::RelativeRms(0.2).floats(&[3.0, 4.5], &[3.0, 4.0]);
         assert!((error - 0.1).abs() < 1e-12 && passed);
     }
 
@@ -111,6 +154,17 @@ mod tests {
         assert!(levels.bytes(&[1, 1, 1, 2], &[1, 1, 1, 1]).passed);
         assert!(!levels.bytes(&[1, 1, 2, 2], &[1, 1, 1, 1]).passed);
         assert!(!levels.bytes(&[1, 1, 1, 3], &[1, 1, 1, 1]).passed);
+    }
+
+    #[test]
+    fn a_share_of_levels_may_lie_beyond_but_not_far() {
+        let levels = Tolerance::LevelsBeyond { most: 4, share: 0.25, worst: 8 };
+        assert!(levels.bytes(&[5, 1, 9, 1], &[1, 1, 1, 1]).passed);
+        assert!(!levels.bytes(&[6, 1, 9, 1], &[1, 1, 1, 1]).passed);
+        assert!(!levels.bytes(&[1, 1, 10, 1], &[1, 1, 1, 1]).passed);
+        let Comparison { error, levels: seen, .. } = levels.bytes(&[6, 1, 9, 1], &[1, 1, 1, 1]);
+        assert_eq!((error, seen), (0.5, Some(LevelDifferences { worst: 8, far: 0.5 })));
+        assert!(!levels.bytes(&[], &[]).passed);
     }
 
     #[test]

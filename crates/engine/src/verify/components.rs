@@ -10,8 +10,7 @@ use super::video_encoder;
 use crate::audio_vae::AudioDecoder;
 use crate::checkpoint::{Checkpoint, ComponentId};
 use crate::control::Uninterrupted;
-use crate::engine::MemoryBounds;
-use crate::ops::cpu::Cpu;
+use crate::ops::Ops;
 use crate::progress::Unwatched;
 use crate::run::Run;
 use crate::tap::{NoTap, Tap};
@@ -54,7 +53,9 @@ impl Pixels {
 }
 
 /// Decodes denormalised latents `[1, channels, t, h, w]` to pixels.
-pub(super) fn decode_pixels(
+#[expect(clippy::too_many_arguments, reason = "each says something else of one decode")]
+pub(super) fn decode_pixels<O: Ops>(
+    ops: &O,
     checkpoint: &Checkpoint,
     precision: DecodePrecision,
     tiles: Option<TileGeometry>,
@@ -62,13 +63,15 @@ pub(super) fn decode_pixels(
     latents: &[f32],
     case: &str,
     tap: Option<&mut dyn Tap>,
-) -> Result<Pixels, Error> {
-    let ops = Cpu::new(MemoryBounds::default().attention_bytes);
+) -> Result<Pixels, Error>
+where
+    O::Buffer: 'static,
+{
     let config = checkpoint.video_vae().clone();
     let channels = config.out_channels;
     let tiles = tiles.unwrap_or(TileGeometry { size: config.tile_size, min_overlap: config.tile_overlap_min });
     let component = checkpoint.component(ComponentId::VideoVae)?;
-    let decoder = VideoDecoder::load(&ops, &component, config, precision, tiles)?;
+    let decoder = VideoDecoder::load(ops, &component, config, precision, tiles)?;
     let &[_, _, frames, height, width] = shape else {
         return Err(run_error(case, format!("latents of shape {shape:?} are not [1, channels, t, h, w]")));
     };
@@ -77,7 +80,7 @@ pub(super) fn decode_pixels(
     let mut run = Run { control: &Uninterrupted, progress: &Unwatched, tap: tap.unwrap_or(&mut no_tap) };
     let latents = VideoLatents { values: latents, frames, height, width };
     decoder
-        .decode_pixels(&ops, latents, &mut run, &mut |values, count| {
+        .decode_pixels(ops, latents, &mut run, &mut |values, count| {
             chunks.push((values, count));
             Ok::<(), std::convert::Infallible>(())
         })
@@ -91,12 +94,16 @@ fn run_error(case: &str, source: impl Into<Box<dyn std::error::Error + Send + Sy
 }
 
 /// `vae.safetensors`: clips of several lengths, tiles.
-pub(super) fn video(
+pub(super) fn video<O: Ops>(
+    ops: &O,
     checkpoint: &Checkpoint,
     golden: &GoldenFile,
     place: &Place,
     report: &mut Report<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Error>
+where
+    O::Buffer: 'static,
+{
     let prefixes: Vec<String> = golden
         .names()
         .filter_map(|name| name.strip_suffix(".z"))
@@ -112,7 +119,7 @@ pub(super) fn video(
         };
         let mut tap = GoldenTap::new(golden, &rename, &|_| BLOCK);
         let precision = DecodePrecision::F32;
-        let pixels = decode_pixels(checkpoint, precision, None, shape, latents, &place.case, Some(&mut tap))?;
+        let pixels = decode_pixels(ops, checkpoint, precision, None, shape, latents, &place.case, Some(&mut tap))?;
         for (stage, tolerance, comparison) in tap.seen {
             report.compared(place, &stage, tolerance, comparison);
         }
@@ -121,17 +128,26 @@ pub(super) fn video(
         report.compared(place, &stage, PIXELS, PIXELS.floats(&ours, expected));
         report.compared(place, &format!("{stage}, worst"), PIXELS_WORST, PIXELS_WORST.floats(&ours, expected));
     }
-    tiled(checkpoint, golden, place, report)?;
-    video_encoder::verify(checkpoint, golden, GOLDEN_TILES, place, report)?;
+    tiled(ops, checkpoint, golden, place, report)?;
+    video_encoder::verify(ops, checkpoint, golden, GOLDEN_TILES, place, report)?;
     finish(golden, place, report);
     Ok(())
 }
 
 /// Frames of a picture in several uneven tiles; the file keeps them in F16, so ours are rounded alike.
-fn tiled(checkpoint: &Checkpoint, golden: &GoldenFile, place: &Place, report: &mut Report<'_>) -> Result<(), Error> {
+fn tiled<O: Ops>(
+    ops: &O,
+    checkpoint: &Checkpoint,
+    golden: &GoldenFile,
+    place: &Place,
+    report: &mut Report<'_>,
+) -> Result<(), Error>
+where
+    O::Buffer: 'static,
+{
     let (shape, latents) = golden.floats("tiled.dec.z")?;
     let precision = DecodePrecision::F32;
-    let pixels = decode_pixels(checkpoint, precision, Some(GOLDEN_TILES), shape, latents, &place.case, None)?;
+    let pixels = decode_pixels(ops, checkpoint, precision, Some(GOLDEN_TILES), shape, latents, &place.case, None)?;
     let kept: Vec<String> =
         golden.names().filter(|name| name.starts_with("tiled.dec.frames_")).map(str::to_owned).collect();
     for stage in kept {
@@ -145,12 +161,16 @@ fn tiled(checkpoint: &Checkpoint, golden: &GoldenFile, place: &Place, report: &m
 }
 
 /// `vae_f16.safetensors`: one decode in F32 and with F16 linears.
-pub(super) fn video_f16(
+pub(super) fn video_f16<O: Ops>(
+    ops: &O,
     checkpoint: &Checkpoint,
     golden: &GoldenFile,
     place: &Place,
     report: &mut Report<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Error>
+where
+    O::Buffer: 'static,
+{
     let (shape, latents) = golden.floats("z")?;
     for (prefix, precision, block, frames) in
         [("f32", DecodePrecision::F32, BLOCK, PIXELS), ("f16", DecodePrecision::F16, F16_BLOCK, F16_PIXELS)]
@@ -158,7 +178,7 @@ pub(super) fn video_f16(
         let rename = |name: &str| format!("{}_first_clip", name.replacen("vae.", &format!("{prefix}."), 1));
         let tolerance = |_: &str| block;
         let mut tap = GoldenTap::new(golden, &rename, &tolerance);
-        let pixels = decode_pixels(checkpoint, precision, None, shape, latents, &place.case, Some(&mut tap))?;
+        let pixels = decode_pixels(ops, checkpoint, precision, None, shape, latents, &place.case, Some(&mut tap))?;
         for (stage, tolerance, comparison) in tap.seen {
             report.compared(place, &stage, tolerance, comparison);
         }
@@ -195,13 +215,13 @@ fn levels(pixels: &[f32]) -> Vec<u8> {
 }
 
 /// `audio_vae.safetensors`: both halves, stage by stage.
-pub(super) fn audio(
+pub(super) fn audio<O: Ops>(
+    ops: &O,
     checkpoint: &Checkpoint,
     golden: &GoldenFile,
     place: &Place,
     report: &mut Report<'_>,
 ) -> Result<(), Error> {
-    let ops = Cpu::new(MemoryBounds::default().attention_bytes);
     let component = checkpoint.component(ComponentId::AudioVae)?;
     for (stage, name) in [
         ("filter.up", "decoder.activation_post.upsample.filter"),
@@ -210,18 +230,18 @@ pub(super) fn audio(
         let ours = component.get(name)?.to_f32().unwrap_or_default();
         report.compared(place, stage, Tolerance::Exact, equal(&ours, golden.floats(stage)?.1));
     }
-    let decoder = AudioDecoder::load(&ops, &component, checkpoint.audio_vae().clone())?;
+    let decoder = AudioDecoder::load(ops, &component, checkpoint.audio_vae().clone())?;
     let (_, latents) = golden.floats("dec.z")?;
     let rename = |name: &str| name.replacen("audio_vae.", "dec.", 1);
     let mut tap = GoldenTap::new(golden, &rename, &|_| BLOCK);
     let mut run = Run { control: &Uninterrupted, progress: &Unwatched, tap: &mut tap };
-    let sound = decoder.decode_denormalised(&ops, latents, &mut run).map_err(|error| run_error(&place.case, error))?;
+    let sound = decoder.decode_denormalised(ops, latents, &mut run).map_err(|error| run_error(&place.case, error))?;
     for (stage, tolerance, comparison) in tap.seen {
         report.compared(place, &stage, tolerance, comparison);
     }
     let (_, expected) = golden.floats("dec.waveform")?;
     report.compared(place, "dec.waveform", PIXELS, PIXELS.floats(&sound.planes, expected));
-    audio::encoder(checkpoint, golden, place, report)?;
+    audio::encoder(ops, checkpoint, golden, place, report)?;
     finish(golden, place, report);
     Ok(())
 }

@@ -48,6 +48,9 @@ pub enum Error {
     /// The folder's checkpoint cannot be loaded.
     #[error("cannot load the golden checkpoint")]
     Load(#[from] LoadError),
+    /// There is nothing that operations could be compared with: only the processor computes.
+    #[error("there is no GPU whose operations could be compared with the processor's: name one with --device cuda:N")]
+    NoGpu,
     /// The engine failed on a case.
     #[error("case {case} did not run")]
     Run {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::compare::{Comparison, Tolerance};
+use super::compare::{Comparison, LevelDifferences, Tolerance};
 
 /// How a stage came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub struct Line {
     pub error: Option<f64>,
     /// The tolerance; none when nothing was compared.
     pub tolerance: Option<Tolerance>,
+    /// How 8-bit values differ; none for others.
+    pub levels: Option<LevelDifferences>,
     /// How it came out.
     pub outcome: Outcome,
 }
@@ -39,6 +41,9 @@ impl fmt::Display for Tolerance {
             Tolerance::RelativeRms(limit) => write!(f, "rms {limit:.0e}"),
             Tolerance::Absolute(limit) => write!(f, "abs {limit:.0e}"),
             Tolerance::LastPlaces(limit) => write!(f, "{limit} ulp"),
+            Tolerance::LevelsBeyond { most, share, worst } => {
+                write!(f, "{most} of 255 but {}%, {worst}", share * 100.0)
+            }
             Tolerance::Levels { most, share } => write!(f, "{most} of 255 in {}%", share * 100.0),
         }
     }
@@ -68,7 +73,7 @@ impl<'a> Report<'a> {
 
     pub(super) fn compared(&mut self, place: &Place, stage: &str, tolerance: Tolerance, comparison: Comparison) {
         let outcome = if comparison.passed { Outcome::Passed } else { Outcome::Failed };
-        self.line(place, stage, Some((tolerance, comparison.error)), outcome);
+        self.line(place, stage, Some((tolerance, comparison)), outcome);
     }
 
     pub(super) fn never_reached(&mut self, place: &Place, stage: &str) {
@@ -79,7 +84,7 @@ impl<'a> Report<'a> {
         self.line(place, stage, None, Outcome::Unknown);
     }
 
-    fn line(&mut self, place: &Place, stage: &str, measured: Option<(Tolerance, f64)>, outcome: Outcome) {
+    fn line(&mut self, place: &Place, stage: &str, measured: Option<(Tolerance, Comparison)>, outcome: Outcome) {
         match outcome {
             Outcome::Passed => self.summary.passed += 1,
             Outcome::Failed => self.summary.failed += 1,
@@ -89,8 +94,9 @@ impl<'a> Report<'a> {
             case: place.case.clone(),
             layout: place.layout,
             stage: stage.to_owned(),
-            error: measured.map(|(_, error)| error),
+            error: measured.map(|(_, comparison)| comparison.error),
             tolerance: measured.map(|(tolerance, _)| tolerance),
+            levels: measured.and_then(|(_, comparison)| comparison.levels),
             outcome,
         });
     }

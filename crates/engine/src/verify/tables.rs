@@ -14,7 +14,6 @@ use super::requests::MAX_SIDE;
 use super::tolerance::{NOISE, SIGMAS};
 use crate::checkpoint::Checkpoint;
 use crate::hex::hex;
-use crate::ops::cpu::Cpu;
 use crate::ops::{DType, Ops};
 use crate::sampling::TorchGenerator;
 use crate::text::Tokenizer;
@@ -42,7 +41,12 @@ pub(super) fn noise(golden: &GoldenFile, place: &Place, report: &mut Report<'_>)
 }
 
 /// `scheduler.safetensors`: grids named `KIND.shiftS.nP`, and one chain of Euler steps.
-pub(super) fn scheduler(golden: &GoldenFile, place: &Place, report: &mut Report<'_>) -> Result<(), Error> {
+pub(super) fn scheduler<O: Ops>(
+    ops: &O,
+    golden: &GoldenFile,
+    place: &Place,
+    report: &mut Report<'_>,
+) -> Result<(), Error> {
     let names: Vec<String> = golden.names().filter(|name| name.contains(".shift")).map(str::to_owned).collect();
     for name in names {
         let unknown = || golden.malformed(format!("{name} names no grid"));
@@ -62,7 +66,6 @@ pub(super) fn scheduler(golden: &GoldenFile, place: &Place, report: &mut Report<
     let (shape, sample) = golden.floats("step.sample")?;
     let (_, velocity) = golden.floats("step.velocity")?;
     let failed = |error| Error::Run { case: place.case.clone(), source: Box::new(error) };
-    let ops = Cpu::new(1 << 20);
     let upload = |values: &[f32]| {
         let mut tensor = ops.alloc(DType::F32, shape.into())?;
         ops.write(values, tensor.view_mut())?;

@@ -6,21 +6,24 @@ use super::tapped::GoldenTap;
 use super::tolerance::{BLOCK, MOMENTS};
 use crate::checkpoint::{Checkpoint, ComponentId};
 use crate::control::Uninterrupted;
-use crate::engine::MemoryBounds;
-use crate::ops::cpu::Cpu;
+use crate::ops::Ops;
 use crate::progress::Unwatched;
 use crate::run::Run;
 use crate::tap::Tap;
 use crate::video_vae::{FrameValues, Moments, TileGeometry, VideoEncoder, VideoFrames};
 
 /// `vae.safetensors`: a picture, clips of several lengths, and a picture in tiles of `golden_tiles`.
-pub(super) fn verify(
+pub(super) fn verify<O: Ops>(
+    ops: &O,
     checkpoint: &Checkpoint,
     golden: &GoldenFile,
     golden_tiles: TileGeometry,
     place: &Place,
     report: &mut Report<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Error>
+where
+    O::Buffer: 'static,
+{
     let prefixes: Vec<String> =
         golden.names().filter_map(|name| name.strip_suffix(".moments")).map(str::to_owned).collect();
     let config = checkpoint.video_vae();
@@ -29,7 +32,7 @@ pub(super) fn verify(
         let tiles = if prefix.starts_with("tiled.") { golden_tiles } else { plain_tiles };
         let rename = |name: &str| name.replacen("vae.", &format!("{prefix}."), 1);
         let mut tap = GoldenTap::new(golden, &rename, &|_| BLOCK);
-        let moments = encode(checkpoint, tiles, frames(golden, &prefix)?, &place.case, &mut tap)?;
+        let moments = encode(ops, checkpoint, tiles, frames(golden, &prefix)?, &place.case, &mut tap)?;
         for (stage, tolerance, comparison) in tap.seen {
             report.compared(place, &stage, tolerance, comparison);
         }
@@ -58,18 +61,21 @@ fn frames<'a>(golden: &'a GoldenFile, prefix: &str) -> Result<VideoFrames<'a>, E
     Ok(VideoFrames { values: FrameValues::Normalised(values), frames, height, width })
 }
 
-fn encode(
+fn encode<O: Ops>(
+    ops: &O,
     checkpoint: &Checkpoint,
     tiles: TileGeometry,
     frames: VideoFrames<'_>,
     case: &str,
     tap: &mut dyn Tap,
-) -> Result<Moments, Error> {
-    let ops = Cpu::new(MemoryBounds::default().attention_bytes);
+) -> Result<Moments, Error>
+where
+    O::Buffer: 'static,
+{
     let component = checkpoint.component(ComponentId::VideoVae)?;
-    let encoder = VideoEncoder::load(&ops, &component, checkpoint.video_vae().clone(), tiles)?;
+    let encoder = VideoEncoder::load(ops, &component, checkpoint.video_vae().clone(), tiles)?;
     let mut run = Run { control: &Uninterrupted, progress: &Unwatched, tap };
     encoder
-        .moments(&ops, frames, &mut run)
+        .moments(ops, frames, &mut run)
         .map_err(|error| Error::Run { case: case.to_owned(), source: Box::new(error) })
 }

@@ -53,7 +53,7 @@ where
         dtype: DType,
         activation_bytes: usize,
     ) -> Result<Self, LoadError> {
-        let loader = Loader { ops, component, config: &config };
+        let loader = Loader { ops, component, config: &config, dtype };
         let blocks = (0..config.depth).map(|index| loader.block(index)).collect::<Result<_, _>>()?;
         let mergers = 0..config.deepstack_visual_indexes.len();
         let deepstack_mergers = mergers.map(|index| loader.deepstack_merger(index)).collect::<Result<_, _>>()?;

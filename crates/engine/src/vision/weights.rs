@@ -2,7 +2,7 @@
 
 use crate::checkpoint::{Component, StoredDtype, VisionConfig};
 use crate::load::LoadError;
-use crate::ops::{Ops, Tensor};
+use crate::ops::{DType, Ops, Tensor};
 use crate::projection::{Affine, Linear};
 
 /// Element types that weights may be stored in; products round them to the activations' type.
@@ -39,6 +39,8 @@ pub(super) struct Loader<'a, O: Ops> {
     pub(super) ops: &'a O,
     pub(super) component: &'a Component,
     pub(super) config: &'a VisionConfig,
+    /// What products compute in.
+    pub(super) dtype: DType,
 }
 
 impl<O: Ops> Loader<'_, O> {
@@ -49,8 +51,8 @@ impl<O: Ops> Loader<'_, O> {
         let kernel = [hidden_size, in_channels, temporal_patch_size, patch_size, patch_size];
         let mut stored = self.component.expect(&format!("{name}.weight"), &kernel, &STORED)?;
         stored.shape = vec![hidden_size, kernel[1..].iter().product()];
-        let bias = self.tensor(&format!("{name}.bias"), &[hidden_size])?;
-        Ok(Linear { weight: self.ops.weight(&stored)?, bias })
+        let bias = self.factor(&format!("{name}.bias"), &[hidden_size])?;
+        Ok(Linear { weight: self.ops.weight_in(&stored, self.dtype)?, bias })
     }
 
     /// The learned position table.
@@ -93,7 +95,7 @@ impl<O: Ops> Loader<'_, O> {
     }
 
     fn linear(&self, name: &str, outputs: usize, inputs: usize) -> Result<Linear<O::Buffer>, LoadError> {
-        Linear::take(name, [outputs, inputs], |name, shape| self.tensor(name, shape))
+        Linear::take(name, [outputs, inputs], |name, shape| self.factor(name, shape))
     }
 
     fn norm(&self, name: &str, width: usize) -> Result<Affine<O::Buffer>, LoadError> {
@@ -102,5 +104,10 @@ impl<O: Ops> Loader<'_, O> {
 
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor<O::Buffer>, LoadError> {
         Ok(self.ops.weight(&self.component.expect(name, shape, &STORED)?)?)
+    }
+
+    /// A factor or a bias of products.
+    fn factor(&self, name: &str, shape: &[usize]) -> Result<Tensor<O::Buffer>, LoadError> {
+        Ok(self.ops.weight_in(&self.component.expect(name, shape, &STORED)?, self.dtype)?)
     }
 }

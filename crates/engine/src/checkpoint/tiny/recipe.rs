@@ -1,8 +1,6 @@
 //! The rule from which every tensor of a tiny checkpoint is made.
 //!
-//! A tensor's values are a hash sequence: the state starts as the 64-bit FNV-1a hash of `seed:component:name`; each
-//! value adds the golden ratio to it, mixes by splitmix64's finaliser, and maps 24 bits to a uniform number of the
-//! wanted mean and standard deviation.
+//! A tensor's values are the hash sequence of `seed:component:name`, spread to the wanted mean and standard deviation.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +9,7 @@ use serde::Deserialize;
 
 use super::error::Error;
 use crate::checkpoint::dtype::StoredDtype;
+use crate::checkpoint::sequence::Sequence;
 
 /// One tensor in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,25 +97,23 @@ impl Recipe {
     pub(super) fn latent_statistics(&self, component: &str, channels: usize) -> [Vec<f32>; 2] {
         [("latents_mean", 0.0, 0.3), ("latents_std", 1.0, 0.2)].map(|(name, mean, std)| {
             let rule = Rule { shape: vec![channels], dtype: "F32".to_owned(), mean, std, mean_second_half: None };
-            let state = fnv1a64(&format!("{}:{component}:{name}", self.seed));
-            rule.sequence(state, channels)
+            rule.sequence(&format!("{}:{component}:{name}", self.seed), channels)
         })
     }
 }
 
 impl Rule {
     fn values(&self, key: &str, name: &str) -> Result<Vec<f32>, Error> {
-        Ok(self.sequence(fnv1a64(key), elements(name, &self.shape)?))
+        Ok(self.sequence(key, elements(name, &self.shape)?))
     }
 
     /// Evaluated in F64 in this order, then rounded once to F32: other orders give other last bits.
-    fn sequence(&self, mut state: u64, count: usize) -> Vec<f32> {
+    fn sequence(&self, key: &str, count: usize) -> Vec<f32> {
+        let sequence = Sequence::of(key);
         let spread = self.std * 3.0_f64.sqrt();
         let second_half = self.mean_second_half.map_or(0.0, |mean| mean - self.mean);
         let value = |i: usize| {
-            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let uniform = (splitmix64(state) >> 40) as f64 * 2.0_f64.powi(-24);
-            let mut value = self.mean + spread * (2.0 * uniform - 1.0);
+            let mut value = self.mean + spread * (2.0 * sequence.uniform(i) - 1.0);
             if self.mean_second_half.is_some() && i >= count / 2 {
                 value += second_half;
             }
@@ -164,15 +161,4 @@ fn encode(name: &str, dtype: &str, shape: &[usize], values: &[f32]) -> Result<Te
         }
         _ => Err(Error::golden("recipe.json", format!("tensor {name} must be F32 or BF16, found {dtype}"))),
     }
-}
-
-fn fnv1a64(text: &str) -> u64 {
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
-    text.bytes().fold(0xCBF2_9CE4_8422_2325, step)
-}
-
-fn splitmix64(state: u64) -> u64 {
-    let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
 }

@@ -1,0 +1,24 @@
+//! How fast the networks run: each over its released shapes, with drawn weights and inputs.
+//!
+//! No checkpoint is needed. A network is made as a generation makes it, over operations that count what they compute and
+//! move ([`Work`]); the device's own clock times it, and a [`Roofline`] says how fast it could be.
+
+mod error;
+mod inputs;
+mod machine;
+mod measure;
+mod metered;
+mod metered_ops;
+mod roofline;
+mod sizes;
+mod stage;
+mod stages;
+mod work;
+mod written;
+
+pub use error::BenchError;
+pub use measure::{BenchOptions, Measurement, run};
+pub use roofline::Roofline;
+pub use stage::{NoSuchStage, Stage};
+pub use work::Work;
+pub use written::{WrittenStage, write};
