@@ -18,6 +18,7 @@ mod policy;
 mod redis;
 mod secret;
 mod sweeps;
+mod telemetry;
 mod webhooks;
 mod worker;
 
@@ -34,5 +35,6 @@ pub(crate) use self::policy::PolicyArgs;
 pub(crate) use self::redis::RedisArgs;
 pub(crate) use self::secret::Secret;
 pub(crate) use self::sweeps::SweepArgs;
+pub(crate) use self::telemetry::TelemetryArgs;
 pub(crate) use self::webhooks::{WebhookArgs, url_host};
 pub(crate) use self::worker::{WorkerArgs, WorkerSettings};

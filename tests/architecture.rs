@@ -21,9 +21,9 @@ const ROOMS: [(&str, &[&str]); 15] = [
     ("blob", &["jobs"]),
     // Servers for tests: no room's own code may use it.
     ("testkit", &[]),
-    ("api", &["h3", "jobs", "media", "outbound"]),
-    ("scheduler", &["jobs", "outbound"]),
-    ("worker", &["h3", "jobs", "engine", "media"]),
+    ("api", &["h3", "jobs", "media", "outbound", "telemetry"]),
+    ("scheduler", &["jobs", "outbound", "telemetry"]),
+    ("worker", &["h3", "jobs", "engine", "media", "telemetry"]),
     (
         "",
         &[
@@ -56,14 +56,18 @@ const TESTS: [(&str, &[&str]); 7] = [
 ];
 
 /// Libraries that only some rooms touch.
-const LIBRARIES: [(&str, &[&str]); 8] = [
+const LIBRARIES: [(&str, &[&str]); 12] = [
     ("sqlx", &["store-sqlite", "store-postgres"]),
     ("redis", &["dispatch"]),
     ("aws-sdk-s3", &["blob"]),
     ("candle-core", &["engine"]),
     ("safetensors", &["engine"]),
     ("tokenizers", &["engine"]),
-    ("axum", &["api"]),
+    ("axum", &["api", "telemetry"]),
+    ("metrics", &["telemetry"]),
+    ("opentelemetry", &["telemetry"]),
+    ("opentelemetry_sdk", &["telemetry"]),
+    ("tracing-opentelemetry", &["telemetry"]),
     ("clap", &[""]),
 ];
 

@@ -1,6 +1,7 @@
 //! How much is logged, and in which form.
 
-use clapboard_telemetry::{Error, LastLines, LogFormat};
+use clapboard_telemetry::traces::Traces;
+use clapboard_telemetry::{Error, LogFormat, Telemetry};
 
 /// Settings of the log, which goes to standard error.
 #[derive(Debug, clap::Args)]
@@ -15,10 +16,11 @@ pub(crate) struct LogArgs {
 }
 
 impl LogArgs {
-    /// Starts logging, by `default_filter` unless a setting says otherwise. What is returned is to be kept to the end.
+    /// Starts logging, by `default_filter` unless a setting says otherwise, and sending traces. What is returned is to be kept to
+    /// the end.
     ///
     /// Errors: those of [`clapboard_telemetry::init`].
-    pub(crate) fn init(&self, default_filter: &str) -> Result<LastLines, Error> {
-        clapboard_telemetry::init(self.log.as_deref().unwrap_or(default_filter), self.log_format)
+    pub(crate) fn init(&self, default_filter: &str, traces: Option<&Traces>) -> Result<Telemetry, Error> {
+        clapboard_telemetry::init(self.log.as_deref().unwrap_or(default_filter), self.log_format, traces)
     }
 }

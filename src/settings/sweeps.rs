@@ -23,7 +23,7 @@ pub(crate) struct SweepArgs {
           value_parser = duration::parse)]
     reaper_interval: Duration,
     /// How often jobs that did not begin in time are looked for, besides the moments when their time passes
-    #[arg(long, env = "CLAPBOARD_DEADLINE_INTERVAL", value_name = "DURATION", default_value = "5s",
+    #[arg(long, env = "CLAPBOARD_DEADLINE_INTERVAL", value_name = "DURATION", default_value = "1500ms",
           value_parser = duration::parse)]
     deadline_interval: Duration,
     /// How often videos and jobs that were kept long enough are looked for, besides the moments when their time passes

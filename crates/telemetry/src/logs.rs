@@ -1,15 +1,21 @@
-//! The subscriber behind every log line.
+//! The subscriber behind every log line and every span.
 
+mod json;
 mod queue;
 
 use std::io::{self, IsTerminal};
 use std::str::FromStr;
 
-use tracing::Subscriber;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::{Directive, ParseError};
+use tracing_subscriber::filter::{Directive, FilterExt, filter_fn};
+use tracing_subscriber::fmt::format::JsonFields;
 use tracing_subscriber::fmt::{self, MakeWriter};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry};
+
+use crate::error::Error;
+use crate::logs::json::JsonLine;
+use crate::traces::{self, BoxedLayer, Exporting, Traces};
 
 pub use queue::LastLines;
 
@@ -44,51 +50,42 @@ impl FromStr for LogFormat {
     }
 }
 
-/// Why logging could not be set up.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A part of the filter is not `level`, `target` or `target=level`.
-    #[error("log filter directive {directive:?} is not valid")]
-    Directive {
-        /// The part between commas.
-        directive: String,
-        /// What is wrong with it.
-        #[source]
-        source: ParseError,
-    },
-    /// No such format.
-    #[error("log format must be text or json, not {format:?}")]
-    Format {
-        /// What was asked for.
-        format: String,
-    },
-    /// The thread that writes the lines could not be started.
-    #[error("could not start the thread of the log")]
-    Thread(#[source] io::Error),
-    /// The process has a subscriber already.
-    #[error("logging is set up already")]
-    AlreadySet,
+/// What is to be kept to the end of the process: when it is dropped, the last spans are sent and the last lines written, within
+/// a few seconds.
+#[derive(Debug)]
+#[must_use = "the last lines and spans are lost unless this lives as long as the process"]
+pub struct Telemetry {
+    // In this order: what becomes of the last spans is logged.
+    _exporting: Option<Exporting>,
+    last_lines: LastLines,
+}
+
+impl Telemetry {
+    /// Returns what waits for the last lines alone.
+    pub fn last_lines(&self) -> &LastLines {
+        &self.last_lines
+    }
 }
 
 /// Sends the events of this process that pass `filter` (`info,clapboard_engine=debug`) to standard error, in colour if
-/// that is a terminal. Nobody who logs waits until a line is read: when some thousands wait, further ones are lost and counted.
-/// What is returned is to be kept to the end of the process.
+/// that is a terminal, and its spans to where `traces` says. Nobody who logs waits until a line is read: when some thousands wait,
+/// further ones are lost and counted.
 ///
-/// Errors: [`Error::Directive`] names the part of the filter that is wrong; [`Error::Thread`]; [`Error::AlreadySet`] on a
-/// second call.
-pub fn init(filter: &str, format: LogFormat) -> Result<LastLines, Error> {
+/// Errors: [`Error::Directive`] names the part of the filter that is wrong; [`Error::Thread`]; [`Error::Endpoint`],
+/// [`Error::Sender`], [`Error::Exporter`]; [`Error::AlreadySet`] on a second call.
+pub fn init(filter: &str, format: LogFormat, traces: Option<&Traces>) -> Result<Telemetry, Error> {
     let (queue, last_lines) =
         queue::start(io::stderr(), move |lost| lost_lines(format, lost)).map_err(Error::Thread)?;
-    subscriber(filter, format, io::stderr().is_terminal(), queue)?.try_init().map_err(|_| Error::AlreadySet)?;
-    Ok(last_lines)
+    let lines = lines(filter, format, io::stderr().is_terminal(), queue)?;
+    let exporting = traces.map(Exporting::start).transpose()?;
+    let mut layers = vec![lines];
+    layers.extend(exporting.as_ref().map(Exporting::layer));
+    Registry::default().with(layers).try_init().map_err(|_| Error::AlreadySet)?;
+    Ok(Telemetry { _exporting: exporting, last_lines })
 }
 
-fn subscriber<W>(
-    filter: &str,
-    format: LogFormat,
-    colour: bool,
-    writer: W,
-) -> Result<Box<dyn Subscriber + Send + Sync>, Error>
+/// The layer that writes lines. It sees no span that is for traces alone.
+fn lines<W>(filter: &str, format: LogFormat, colour: bool, writer: W) -> Result<BoxedLayer, Error>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
@@ -98,10 +95,11 @@ where
             part.parse().map_err(|source| Error::Directive { directive: part.to_owned(), source })?;
         directives = directives.add_directive(directive);
     }
-    let builder = fmt::Subscriber::builder().with_env_filter(directives).with_writer(writer);
+    let filter = directives.and(filter_fn(|metadata| metadata.target() != traces::TARGET));
+    let layer = fmt::layer().with_writer(writer);
     Ok(match format {
-        LogFormat::Text => Box::new(builder.with_ansi(colour).finish()),
-        LogFormat::Json => Box::new(builder.json().flatten_event(true).finish()),
+        LogFormat::Text => layer.with_ansi(colour).with_filter(filter).boxed(),
+        LogFormat::Json => layer.fmt_fields(JsonFields::new()).event_format(JsonLine).with_filter(filter).boxed(),
     })
 }
 
