@@ -63,22 +63,23 @@ impl Shared {
 
 #[async_trait]
 impl Dispatch for MemoryDispatch {
-    async fn push(&self, hints: &[Hint]) -> Result<(), DispatchError> {
+    async fn push(&self, hints: &[Hint]) -> Result<usize, DispatchError> {
         if hints.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let window = self.shared.window;
+        let mut added = 0;
         {
             let mut queues = self.shared.queues();
             for hint in hints {
                 let queue = queues.entry(hint.queue).or_default();
                 if !self.is_for_new_jobs || queue.order.len() < room::for_new_jobs(window) {
-                    queue.insert(hint.rank, hint.job, window);
+                    added += usize::from(queue.insert(hint.rank, hint.job, window));
                 }
             }
         }
         self.shared.pushed.notify_waiters();
-        Ok(())
+        Ok(added)
     }
 
     async fn pop(&self, queues: &[Queue], wait: Duration) -> Result<Option<Hint>, DispatchError> {
@@ -110,8 +111,10 @@ struct SortedHints {
 }
 
 impl SortedHints {
-    fn insert(&mut self, rank: f64, job: JobId, window: usize) {
-        if let Some(old) = self.ranks.insert(job, Rank(rank)) {
+    /// Adds a job, or moves it, and tells whether it was not there before.
+    fn insert(&mut self, rank: f64, job: JobId, window: usize) -> bool {
+        let old = self.ranks.insert(job, Rank(rank));
+        if let Some(old) = old {
             self.order.remove(&(old, job));
         }
         self.order.insert((Rank(rank), job));
@@ -120,6 +123,7 @@ impl SortedHints {
         {
             self.ranks.remove(&last);
         }
+        old.is_none()
     }
 
     fn pop_first(&mut self) -> Option<(f64, JobId)> {

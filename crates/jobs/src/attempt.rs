@@ -22,6 +22,8 @@ pub enum AttemptEnd {
     Retried,
     /// Its worker drained and handed the job back uncounted.
     Drained,
+    /// Its worker had claimed the job ahead, was not free for it in time, and handed it back uncounted.
+    Returned,
     /// The job was cancelled under it.
     Cancelled,
     /// Its worker was not heard of until the lease had ended, or is known to be dead.
@@ -30,8 +32,8 @@ pub enum AttemptEnd {
 
 impl AttemptEnd {
     /// Every end.
-    pub const ALL: [Self; 6] =
-        [Self::Completed, Self::Failed, Self::Retried, Self::Drained, Self::Cancelled, Self::LeaseLost];
+    pub const ALL: [Self; 7] =
+        [Self::Completed, Self::Failed, Self::Retried, Self::Drained, Self::Returned, Self::Cancelled, Self::LeaseLost];
 
     /// Returns the name that stores keep.
     pub const fn as_str(self) -> &'static str {
@@ -40,6 +42,7 @@ impl AttemptEnd {
             Self::Failed => "failed",
             Self::Retried => "retried",
             Self::Drained => "drained",
+            Self::Returned => "returned",
             Self::Cancelled => "cancelled",
             Self::LeaseLost => "lease_lost",
         }
@@ -59,7 +62,7 @@ impl FromStr for AttemptEnd {
         Self::ALL.into_iter().find(|end| end.as_str() == text).ok_or_else(|| UnknownName {
             kind: "attempt end",
             text: text.to_owned(),
-            expected: "completed, failed, retried, drained, cancelled, lease_lost",
+            expected: "completed, failed, retried, drained, returned, cancelled, lease_lost",
         })
     }
 }

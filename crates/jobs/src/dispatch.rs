@@ -69,9 +69,9 @@ pub struct DispatchError {
 /// million waiting jobs cost it nothing. Nothing that must be right depends on it.
 #[async_trait]
 pub trait Dispatch: Send + Sync {
-    /// Adds hints; one that is already there is not doubled. Where a queue has more than its window holds, those of the
-    /// highest ranks are dropped.
-    async fn push(&self, hints: &[Hint]) -> Result<(), DispatchError>;
+    /// Adds hints and returns how many were not there before; one that is already there is not doubled. Where a queue has more
+    /// than its window holds, those of the highest ranks are dropped.
+    async fn push(&self, hints: &[Hint]) -> Result<usize, DispatchError>;
 
     /// Takes the hint with the lowest rank out of all `queues`, waiting at most `wait` for one to come; equal ranks in
     /// the order of their ids.

@@ -16,6 +16,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
 pub mod attempt;
+pub mod backlog;
 pub mod backoff;
 pub mod blob;
 mod capacity;
@@ -51,6 +52,7 @@ mod trace;
 mod usage;
 
 pub use attempt::{Attempt, AttemptEnd};
+pub use backlog::Backlog;
 pub use blob::{Blob, BlobError, BlobKey};
 pub use capacity::CapacityClass;
 pub use causes::Causes;

@@ -127,6 +127,8 @@ pub enum ErrorClass {
     },
     /// Nothing was wrong with the job: its worker was told to stop.
     Interrupted,
+    /// Nothing was wrong with the job: its worker had claimed it before it was free for it.
+    Premature,
     /// Nothing was wrong with the job: its worker lacks what every job needs, such as room on its disk.
     Unwell,
 }
@@ -188,6 +190,9 @@ impl Outcome {
 pub enum HandBack {
     /// The worker stops; the job is not to blame, so its attempt does not count.
     Drained,
+    /// The worker had claimed the job ahead and is not free for it in time, as another may be. It has not begun, and its
+    /// attempt does not count.
+    Returned,
     /// The worker lacks what every job needs, such as room on its disk; the job is not to blame, so its attempt does not
     /// count, unless that has come to pass [too often](crate::tally::MAX_SPARED).
     Unwell {

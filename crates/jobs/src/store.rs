@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use clapboard_h3::Partition;
 
 use crate::attempt::Attempt;
+use crate::backlog::Backlog;
 use crate::blob::BlobKey;
 use crate::checkpoint::Checkpoint;
 use crate::dispatch::Hint;
@@ -73,6 +74,12 @@ pub enum StoreError {
     TooManyEndpoints {
         /// How many there may be.
         limit: u32,
+    },
+    /// Nothing is sent to the endpoint, so that nothing is to be sent to it once more either.
+    #[error("endpoint {endpoint} is disabled")]
+    EndpointDisabled {
+        /// The endpoint.
+        endpoint: EndpointId,
     },
     /// A test of the endpoint waits, or is under way.
     #[error("a test of endpoint {endpoint} is pending")]
@@ -228,7 +235,13 @@ pub trait Store: Keyring + Outbox {
     /// Returns a tenant's job; none when it has none of that id.
     async fn get(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError>;
 
+    /// Returns a job whatever its tenant; none when there is none of that id. For operators alone: what a client asks for is its
+    /// tenant's.
+    async fn find(&self, id: JobId) -> Result<Option<Job>, StoreError>;
+
     /// Returns a tenant's jobs in the order of their creation, ties by id.
+    ///
+    /// A filter by model, or by metadata that few of the jobs have, costs what it finds and not what the tenant has.
     ///
     /// Errors: [`StoreError::UnknownCursor`] when `after` never was a job of the tenant's.
     async fn list(&self, tenant: &Tenant, query: &ListQuery) -> Result<JobPage, StoreError>;
@@ -267,6 +280,9 @@ pub trait Store: Keyring + Outbox {
     async fn claim_next(&self, claimant: &Claimant) -> Result<Option<Claimed>, StoreError>;
 
     /// Records that the worker has really begun: from now on clients are told `in_progress`. Repeats change nothing.
+    ///
+    /// A job never begins after the time by which it had to: the lease is lost then, and the job is for
+    /// [`fail_overdue`](Store::fail_overdue).
     async fn begin(&self, lease: &Lease) -> Result<Beat, LeaseError>;
 
     /// Renews the lease and records the progress.
@@ -288,7 +304,8 @@ pub trait Store: Keyring + Outbox {
     /// Ends the job and returns how: as the outcome says, or cancelled if somebody had asked for that.
     ///
     /// A result becomes the job's in the same transaction, and every endpoint of its tenant gets its delivery; what the
-    /// claim has stored besides becomes garbage.
+    /// claim has stored besides becomes garbage. A job that had to begin before and has not is not completed any more, as it does
+    /// not [begin](Store::begin) any more.
     ///
     /// Errors: [`LeaseError::ForeignObject`] when the result or a picture of it does not lie under the lease's key, or a
     /// picture was not expected.
@@ -314,9 +331,9 @@ pub trait Store: Keyring + Outbox {
     /// lock of its data directory.
     async fn reclaim_from_dead(&self, living: &[WorkerId]) -> Result<Reclaimed, StoreError>;
 
-    /// Fails up to `limit` waiting jobs whose time to begin has passed, with
-    /// [`StartDeadlineExceeded`](crate::FailureCode::StartDeadlineExceeded), and returns them. A job that has once begun
-    /// is not among them.
+    /// Fails up to `limit` jobs whose time to begin has passed, with
+    /// [`StartDeadlineExceeded`](crate::FailureCode::StartDeadlineExceeded), and returns them: those that wait, and those that a
+    /// worker has claimed and not begun, which loses its lease. A job that has once begun is not among them.
     async fn fail_overdue(&self, limit: u32) -> Result<Vec<JobId>, StoreError>;
 
     /// Gives up the results of up to `limit` completed jobs whose time has passed, and returns the jobs: the objects become
@@ -357,6 +374,10 @@ pub trait Store: Keyring + Outbox {
     ///
     /// A sweep over the objects themselves finds with it what a worker put after it had lost its lease.
     async fn unnamed(&self, keys: &[BlobKey]) -> Result<Vec<BlobKey>, StoreError>;
+
+    /// Returns how much waits now, of jobs and of what is to be told, counted no further than
+    /// [`MOST_COUNTED`](crate::backlog::MOST_COUNTED): what that costs does not grow with what waits.
+    async fn backlog(&self) -> Result<Backlog, StoreError>;
 
     /// Returns what each tenant has used, by name.
     async fn usage(&self) -> Result<Vec<Usage>, StoreError>;

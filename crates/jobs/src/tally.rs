@@ -11,6 +11,7 @@
 //! | its worker was lost before that, as that of a job claimed ahead which dies of the job before it | once the job was spared [`MAX_SPARED`] times |
 //! | its worker was unwell ([`HandBack::Unwell`]) | once the job was spared [`MAX_SPARED`] times |
 //! | its worker drained ([`HandBack::Drained`]) | never: somebody has asked for that |
+//! | its worker had claimed it too early ([`HandBack::Returned`]) | never: it has only waited elsewhere |
 //!
 //! Being spared is bounded, because the job may be to blame all the same: one whose inputs kill every worker that prepares
 //! it, or fill every disk. Such a job ends after [`MAX_SPARED`] and `max_attempts` claims. An operator's
@@ -83,9 +84,8 @@ impl Tally {
             return self.fail(JobError::cancelled());
         }
         match hand_back {
-            HandBack::Drained => {
-                self.again(self.attempt.saturating_sub(1), self.spared, Duration::ZERO, AttemptEnd::Drained, None)
-            }
+            HandBack::Drained => self.uncounted(AttemptEnd::Drained),
+            HandBack::Returned => self.uncounted(AttemptEnd::Returned),
             HandBack::Unwell { after, error } => match self.spare() {
                 Some((attempt, spared)) => {
                     self.again(attempt, spared, after.min(backoff::CAP), AttemptEnd::Retried, Some(error))
@@ -124,6 +124,10 @@ impl Tally {
         } else {
             (self.attempt < self.max_attempts).then_some((self.attempt, self.spared))
         }
+    }
+
+    fn uncounted(&self, ending: AttemptEnd) -> Verdict {
+        self.again(self.attempt.saturating_sub(1), self.spared, Duration::ZERO, ending, None)
     }
 
     fn again(&self, attempt: u32, spared: u32, wait: Duration, ending: AttemptEnd, error: Option<JobError>) -> Verdict {
@@ -175,6 +179,7 @@ mod tests {
         assert_eq!(last.hand_back(unwell(), 0), Verdict::End { error: broken(), ending: AttemptEnd::Failed });
         // What was asked for is never counted.
         assert_eq!(counts(last.hand_back(HandBack::Drained, 0)), Some((2, MAX_SPARED)));
+        assert_eq!(counts(last.hand_back(HandBack::Returned, 0)), Some((2, MAX_SPARED)));
     }
 
     #[test]
@@ -184,6 +189,7 @@ mod tests {
         for verdict in [
             cancelled.fail(broken()),
             cancelled.hand_back(HandBack::Drained, 0),
+            cancelled.hand_back(HandBack::Returned, 0),
             cancelled.hand_back(unwell(), 0),
             cancelled.hand_back(retry, 0),
         ] {
@@ -200,6 +206,7 @@ mod tests {
             verdict @ Verdict::End { .. } => panic!("{verdict:?}"),
         };
         assert_eq!(wait(HandBack::Drained), Duration::ZERO);
+        assert_eq!(wait(HandBack::Returned), Duration::ZERO);
         assert_eq!(wait(unwell()), Duration::from_secs(7));
         let day = Duration::from_secs(86_400);
         assert_eq!(wait(HandBack::Unwell { after: day, error: broken() }), backoff::CAP);

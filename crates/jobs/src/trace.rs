@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A `traceparent` of W3C Trace Context, version 00, as the client of a job has sent it: it is passed on with the job's
-/// webhooks, and the id of its trace stands in what workers log of the job. Nothing here makes spans of that trace.
+/// webhooks, and the id of its trace stands in what workers log of the job. Where traces are on, the row of a job keeps that of
+/// the span that has made it instead, which is a child of the client's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceParent(String);
 

@@ -20,7 +20,7 @@ macro_rules! delivery_rows {
                 id as "id!", tenant as "tenant!", endpoint as "endpoint?", url as "url?", job_id as "job_id!",
                 notice as "notice!", created_at as "created_at!", state as "state!", tries as "tries!",
                 next_try_at as "next_try_at?", settled_at as "settled_at?", last_status as "last_status?",
-                last_error as "last_error?"
+                last_error as "last_error?", is_test as "is_test!"
             "#
             + $tail
             $(, $argument)*
@@ -196,6 +196,34 @@ pub(crate) async fn replay(
     tenant: &Tenant,
     id: DeliveryId,
 ) -> Result<Option<Delivery>, StoreError> {
+    let doing = "replaying a delivery";
+    let mut tx = store.pool().begin().await.map_err(unavailable(doing))?;
+    // The delivery first, as everybody does who locks both.
+    let found = sqlx::query_scalar!(
+        "select endpoint from deliveries where id = $1 and tenant = $2 for update",
+        id.0,
+        tenant.as_str()
+    )
+    .fetch_optional(&mut *tx)
+    .await
+    .map_err(unavailable(doing))?;
+    let Some(endpoint) = found else {
+        return Ok(None);
+    };
+    if let Some(endpoint) = endpoint {
+        // Whoever is disabling it just now is waited for, and its row read as it is then; whoever comes later waits for this
+        // replay, and what was replayed waits for the endpoint like all else.
+        let is_disabled = sqlx::query_scalar!(
+            r#"select disabled_at is not null as "is_disabled!" from endpoints where id = $1 for share"#,
+            endpoint
+        )
+        .fetch_optional(&mut *tx)
+        .await
+        .map_err(unavailable(doing))?;
+        if is_disabled.unwrap_or(false) {
+            return Err(StoreError::EndpointDisabled { endpoint: EndpointId(endpoint) });
+        }
+    }
     // One that is being tried just now is not tried twice at once.
     let row = delivery_rows!(
         r#"
@@ -211,8 +239,9 @@ pub(crate) async fn replay(
         id.0,
         tenant.as_str()
     )
-    .fetch_optional(store.pool())
+    .fetch_optional(&mut *tx)
     .await
-    .map_err(unavailable("replaying a delivery"))?;
+    .map_err(unavailable(doing))?;
+    tx.commit().await.map_err(unavailable(doing))?;
     row.map(Delivery::try_from).transpose()
 }

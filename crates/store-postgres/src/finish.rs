@@ -18,6 +18,10 @@ pub(crate) async fn finish(store: &PostgresStore, lease: &Lease, outcome: &Outco
     let mut tx = store.pool().begin().await.map_err(unavailable(doing))?;
     let held = Held::find(&mut tx, lease, doing).await?;
     let state = match outcome {
+        // Whoever completes a job says that he has begun it.
+        Outcome::Completed { .. } if held.is_late && !held.tally.cancel_requested => {
+            return Err(LeaseError::Lost { job: lease.job, fence: lease.fence });
+        }
         Outcome::Completed { object, previews, report } if !held.tally.cancel_requested => {
             let life = store.policy().result_life.map(micros);
             held.complete(&mut tx, (object, previews), report, life, doing).await?

@@ -19,6 +19,8 @@ pub(crate) struct Held {
     pub(crate) puts_end: i64,
     /// How long the result is kept at most, in the unit of the tables.
     pub(crate) result_life: Option<i64>,
+    /// It had to begin before now, and has not.
+    pub(crate) is_late: bool,
 }
 
 /// A row of `jobs`, as far as the end of its claim depends on it.
@@ -34,6 +36,7 @@ pub(crate) struct HeldRow {
     pub(crate) cancel_requested: bool,
     pub(crate) puts_end: i64,
     pub(crate) result_life: Option<i64>,
+    pub(crate) is_late: bool,
 }
 
 /// `select_held!("where …", arguments…)`: a checked statement that reads claims in force.
@@ -45,7 +48,8 @@ macro_rules! select_held {
             select
                 id, fence, claim_token as "claim_token!", attempt, max_attempts, spared,
                 begun_at is not null as "begun!", cancel_requested_at is not null as "cancel_requested!",
-                greatest(lease_expires_at, now_micros()) as "puts_end!", result_life
+                greatest(lease_expires_at, now_micros()) as "puts_end!", result_life,
+                coalesce(start_by <= now_micros(), false) as "is_late!"
             from jobs
             "# + $tail
             $(, $argument)*
@@ -71,6 +75,7 @@ impl TryFrom<HeldRow> for Held {
             },
             puts_end: row.puts_end,
             result_life: row.result_life,
+            is_late: row.is_late,
         })
     }
 }

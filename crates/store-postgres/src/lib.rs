@@ -29,6 +29,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
+mod backlog;
 mod bulk;
 mod cancel;
 mod checkpoint;
@@ -69,5 +70,5 @@ pub use error::{Missing, OpenError};
 pub use facts::{Pooling, PostgresFacts};
 pub use migrate::{Migrated, migrate};
 pub use options::Options;
-pub use store::PostgresStore;
+pub use store::{Connections, PostgresStore};
 pub use url::{DatabaseUrl, InvalidUrl};

@@ -27,6 +27,7 @@ pub(crate) async fn begin(store: &PostgresStore, lease: &Lease) -> Result<Beat, 
             update jobs
             set begun_at = coalesce(begun_at, now_micros()), start_by = null, lease_expires_at = now_micros() + $4
             where id = $1 and fence = $2 and claim_token = $3 and state = 'running'
+                and (start_by is null or start_by > now_micros())
             returning id, fence, begun_at, lease_expires_at, cancel_requested_at
         ),
         noted as (

@@ -40,13 +40,21 @@ pub(crate) async fn get(store: &PostgresStore, tenant: &Tenant, id: JobId) -> Re
     find(store.pool(), tenant, id, "reading a job").await
 }
 
+pub(crate) async fn find_of_any(store: &PostgresStore, id: JobId) -> Result<Option<Job>, StoreError> {
+    let row = job_rows!("", "from jobs where id = $1", id.as_uuid())
+        .fetch_optional(store.pool())
+        .await
+        .map_err(unavailable("looking for a job"))?;
+    row.map(Job::try_from).transpose()
+}
+
 /// How many jobs may match a filter by metadata for all of them to be read and sorted. Where more do, they are met soon by going
 /// through the list.
 const FEW: i64 = 10_000;
 
-/// `listed!("<", "created_at desc, …", arguments…)`: goes through a list in its order until the page is full.
+/// `listed!("whose … =", "<", "created_at desc, …", arguments…)`: goes through a list in its order until the page is full.
 macro_rules! listed {
-    ($beyond:literal, $order:literal $(, $argument:expr)* $(,)?) => {
+    ($whose:literal, $beyond:literal, $order:literal $(, $argument:expr)* $(,)?) => {
         job_rows!(
             "",
             r#"
@@ -55,13 +63,27 @@ macro_rules! listed {
                 from unnest($4::text[]) as wanted (status)
                 cross join lateral (
                     select * from jobs
-                    where tenant collate "POSIX" = $1 and job_status(state, begun_at is not null) = wanted.status
-                        and ($6::text is null or model = $6) and ($7::text is null or metadata @> ($7::text)::jsonb)
+                    where "# | $whose | r#" = $1 and job_status(state, begun_at is not null) = wanted.status
+                        and ($6::text is null or metadata @> ($6::text)::jsonb)
                         and (created_at, id)
             "# | $beyond | " ($2, $3) order by " | $order | " limit $5) page order by " | $order
             | " limit $5) pages order by " | $order
             $(, $argument)*
         )
+    };
+}
+
+/// The same of a tenant, by the index of all its jobs.
+macro_rules! listed_of_all {
+    ($beyond:literal, $order:literal $(, $argument:expr)* $(,)?) => {
+        listed!(r#"tenant collate "POSIX""#, $beyond, $order $(, $argument)*)
+    };
+}
+
+/// The same of a tenant and a model with a space between, by the index of those.
+macro_rules! listed_of_model {
+    ($beyond:literal, $order:literal $(, $argument:expr)* $(,)?) => {
+        listed!(r#"(tenant || ' ' || model) collate "POSIX""#, $beyond, $order $(, $argument)*)
     };
 }
 
@@ -121,19 +143,7 @@ pub(crate) async fn list(store: &PostgresStore, tenant: &Tenant, query: &ListQue
     };
     let rows = match rare {
         Some(rows) => rows,
-        None => page!(
-            listed,
-            store.pool(),
-            query.order,
-            page.tenant,
-            page.after_at,
-            page.after_id,
-            &page.statuses,
-            page.limit,
-            page.model,
-            metadata
-        )
-        .map_err(unavailable(doing))?,
+        None => through(store, &page, query.order, metadata).await.map_err(unavailable(doing))?,
     };
 
     let mut jobs = rows.into_iter().map(Job::try_from).collect::<Result<Vec<Job>, StoreError>>()?;
@@ -151,6 +161,35 @@ struct Page<'a> {
     statuses: Vec<String>,
     limit: i64,
     model: Option<String>,
+}
+
+/// Returns a page by going through the tenant's list, or through that of one of its models.
+async fn through(
+    store: &PostgresStore,
+    page: &Page<'_>,
+    order: Order,
+    metadata: Option<String>,
+) -> Result<Vec<JobRow>, sqlx::Error> {
+    let (after_at, after_id, statuses, limit) = (page.after_at, page.after_id, &page.statuses, page.limit);
+    match &page.model {
+        None => {
+            page!(
+                listed_of_all,
+                store.pool(),
+                order,
+                page.tenant,
+                after_at,
+                after_id,
+                statuses,
+                limit,
+                metadata.as_deref()
+            )
+        }
+        Some(model) => {
+            let whose = format!("{} {model}", page.tenant);
+            page!(listed_of_model, store.pool(), order, whose, after_at, after_id, statuses, limit, metadata.as_deref())
+        }
+    }
 }
 
 /// Returns a page of those with the metadata; none where more than [`FEW`] of the tenant's jobs have them.

@@ -133,8 +133,7 @@ pub(crate) async fn next_due(store: &PostgresStore, after: Micros) -> Result<Opt
         select min(moment) from (
             select min(run_at) as moment from jobs where worker is null and finished_at is null and run_at > $1
             union all
-            select min(start_by) from jobs
-            where start_by is not null and claim_token is null and finished_at is null and start_by > $1
+            select min(start_by) from jobs where start_by is not null and finished_at is null and start_by > $1
             union all
             select min(lease_expires_at) from jobs where state = 'running' and lease_expires_at > $1
             union all

@@ -2,24 +2,26 @@
 
 use std::fmt;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use clapboard_h3::Partition;
 use clapboard_jobs::store::Reclaimed;
 use clapboard_jobs::{
-    ApiKey, ApiKeyId, Attempt, Beat, BlobKey, Checkpoint, Claimant, Claimed, Delivery, DeliveryId, DeliveryPage,
-    DeliveryQuery, Due, Endpoint, EndpointChange, EndpointId, Grant, HandBack, Hint, Job, JobId, JobPage, JobState,
-    KeyHash, Keyring, Lease, LeaseError, ListQuery, Micros, NewJob, Notice, Orders, Outbox, Outcome, Policy, Progress,
-    Secret, Store, StoreError, Submission, Tenant, TenantLimits, Tried, Usage, WorkerCard, WorkerId, WorkerRecord,
+    ApiKey, ApiKeyId, Attempt, Backlog, Beat, BlobKey, Checkpoint, Claimant, Claimed, Delivery, DeliveryId,
+    DeliveryPage, DeliveryQuery, Due, Endpoint, EndpointChange, EndpointId, Grant, HandBack, Hint, Job, JobId, JobPage,
+    JobState, KeyHash, Keyring, Lease, LeaseError, ListQuery, Micros, NewJob, Notice, Orders, Outbox, Outcome, Policy,
+    Progress, Secret, Store, StoreError, Submission, Tenant, TenantLimits, Tried, Usage, WorkerCard, WorkerId,
+    WorkerRecord,
 };
 use sqlx::postgres::PgPool;
 
 use crate::error::{NoAnswer, VerbError};
 use crate::options::Options;
 use crate::{
-    cancel, checkpoint, claim, courier, create, delete, deliveries, endpoints, finish, fleet, garbage, inputs, keys,
-    previews, progress, read, ready, retention, room, submissions, sweep, tenants,
+    backlog, cancel, checkpoint, claim, courier, create, delete, deliveries, endpoints, finish, fleet, garbage, inputs,
+    keys, previews, progress, read, ready, retention, room, submissions, sweep, tenants,
 };
 
 /// How often a verb whose transaction was rolled back for another's sake is done again.
@@ -31,11 +33,47 @@ pub struct PostgresStore {
     pool: OnceLock<PgPool>,
     options: Options,
     policy: Policy,
+    verbs: AtomicUsize,
+}
+
+/// How the connections of a store are used at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Connections {
+    /// How many there may be.
+    pub limit: usize,
+    /// How many are in use.
+    pub in_use: usize,
+    /// How many verbs wait for one.
+    pub waiting: usize,
+}
+
+/// A verb under way.
+struct Verb<'a>(&'a AtomicUsize);
+
+impl<'a> Verb<'a> {
+    fn begin(verbs: &'a AtomicUsize) -> Self {
+        verbs.fetch_add(1, Ordering::Relaxed);
+        Self(verbs)
+    }
+}
+
+impl Drop for Verb<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl PostgresStore {
     pub(crate) fn over(pool: OnceLock<PgPool>, options: Options, policy: Policy) -> Self {
-        Self { pool, options, policy }
+        Self { pool, options, policy, verbs: AtomicUsize::new(0) }
+    }
+
+    /// Tells how the connections are used. A verb uses one at a time, so those that have none wait for one.
+    pub fn connections(&self) -> Connections {
+        let (size, idle) = self.pool.get().map_or((0, 0), |pool| (pool.size() as usize, pool.num_idle()));
+        let in_use = size.saturating_sub(idle);
+        let waiting = self.verbs.load(Ordering::Relaxed).saturating_sub(in_use);
+        Connections { limit: self.options.max_connections as usize, in_use, waiting }
     }
 
     pub(crate) fn pool(&self) -> &PgPool {
@@ -68,6 +106,7 @@ impl PostgresStore {
         F: Future<Output = Result<T, E>> + Send,
         W: Fn() -> F + Send + Sync,
     {
+        let _verb = Verb::begin(&self.verbs);
         let waited = self.options.patience();
         let answer = async {
             for _ in 0..REPEATS {
@@ -131,6 +170,10 @@ impl Store for PostgresStore {
 
     async fn get(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError> {
         self.run("reading a job", || read::get(self, tenant, id)).await
+    }
+
+    async fn find(&self, id: JobId) -> Result<Option<Job>, StoreError> {
+        self.run("looking for a job", || read::find_of_any(self, id)).await
     }
 
     async fn list(&self, tenant: &Tenant, query: &ListQuery) -> Result<JobPage, StoreError> {
@@ -239,6 +282,10 @@ impl Store for PostgresStore {
 
     async fn unnamed(&self, keys: &[BlobKey]) -> Result<Vec<BlobKey>, StoreError> {
         self.run("looking for objects that no row names", || garbage::unnamed(self, keys)).await
+    }
+
+    async fn backlog(&self) -> Result<Backlog, StoreError> {
+        self.run("counting what waits", || backlog::read(self)).await
     }
 
     async fn usage(&self) -> Result<Vec<Usage>, StoreError> {

@@ -65,11 +65,13 @@ async fn take_back(tx: &mut PgConnection, rows: Vec<HeldRow>, doing: &'static st
 
 pub(crate) async fn fail_overdue(store: &PostgresStore, limit: u32) -> Result<Vec<JobId>, StoreError> {
     let doing = "failing jobs that did not begin in time";
+    let error = JobError::new(FailureCode::StartDeadlineExceeded, "no worker began the job in time");
     let mut tx = store.pool().begin().await.map_err(unavailable(doing))?;
-    let overdue = sqlx::query_scalar!(
+    // Whether it is held is nothing that an index is to answer: it would go through all that waits.
+    let overdue = sqlx::query!(
         r#"
-        select id from jobs
-        where start_by is not null and claim_token is null and finished_at is null and start_by <= now_micros()
+        select id, claim_token is not null as "is_held!" from jobs
+        where start_by is not null and finished_at is null and start_by <= now_micros()
         order by start_by, id
         limit $1
         for update skip locked
@@ -82,8 +84,26 @@ pub(crate) async fn fail_overdue(store: &PostgresStore, limit: u32) -> Result<Ve
     if overdue.is_empty() {
         return Ok(Vec::new());
     }
-    let error = JobError::new(FailureCode::StartDeadlineExceeded, "no worker began the job in time");
-    end_waiting(&mut tx, &overdue, &error, None, doing).await?;
+    let ids =
+        |is_held| -> Vec<Uuid> { overdue.iter().filter(|row| row.is_held == is_held).map(|row| row.id).collect() };
+    let (waiting, held) = (ids(false), ids(true));
+    if !waiting.is_empty() {
+        end_waiting(&mut tx, &waiting, &error, None, doing).await?;
+    }
+    if !held.is_empty() {
+        // Once a job has begun it has no such time any more: who begins it comes before the lock, or is told that the lease is
+        // lost.
+        let rows = select_held!("where id = any($1)", &held).fetch_all(&mut *tx).await.map_err(unavailable(doing))?;
+        for row in rows {
+            let held = Held::try_from(row)?;
+            match held.close(&mut tx, &held.tally.fail(error.clone()), doing).await {
+                Ok(_) => {}
+                Err(LeaseError::Store(error)) => return Err(error),
+                // Cannot be in this transaction, which holds the row; but then it is nobody's to fail.
+                Err(LeaseError::Lost { .. } | LeaseError::ForeignObject { .. }) => {}
+            }
+        }
+    }
     tx.commit().await.map_err(unavailable(doing))?;
-    Ok(overdue.into_iter().map(JobId::from_uuid).collect())
+    Ok(overdue.into_iter().map(|row| JobId::from_uuid(row.id)).collect())
 }

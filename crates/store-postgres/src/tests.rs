@@ -1,5 +1,6 @@
 //! The store against its contract, its tables against nonsense, its connections against outages.
 
+mod connections;
 mod inputs;
 mod instants;
 mod migrating;

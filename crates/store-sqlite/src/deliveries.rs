@@ -20,7 +20,8 @@ macro_rules! select_delivery {
             r#"
             select
                 id as "id: uuid::Uuid", tenant, endpoint_id as "endpoint: uuid::Uuid", url, job_id as "job_id: uuid::Uuid",
-                notice, created_at, state, tries, next_try_at, settled_at, last_status, last_error
+                notice, created_at, state, tries, next_try_at, settled_at, last_status, last_error,
+                is_test as "is_test: bool"
             from deliveries
             "# + $tail
             $(, $argument)*
@@ -181,6 +182,22 @@ pub(crate) async fn replay(
     let doing = "replaying a delivery";
     let mut tx = store.begin(doing).await?;
     let (uuid, name, now) = (id.0, tenant.as_str(), store.now().0);
+    // This transaction is the only one that writes: nobody disables the endpoint between this look and the replay.
+    let disabled = sqlx::query_scalar!(
+        r#"
+        select e.id as "id: Uuid" from deliveries d
+        join endpoints e on e.id = d.endpoint_id
+        where d.id = ? and d.tenant = ? and e.disabled_at is not null
+        "#,
+        uuid,
+        name
+    )
+    .fetch_optional(&mut *tx)
+    .await
+    .map_err(unavailable(doing))?;
+    if let Some(endpoint) = disabled {
+        return Err(StoreError::EndpointDisabled { endpoint: EndpointId(endpoint) });
+    }
     // One that is being tried just now is not tried twice at once.
     sqlx::query!(
         r#"

@@ -19,6 +19,10 @@ pub(crate) async fn finish(store: &SqliteStore, lease: &Lease, outcome: Outcome)
     let now = store.now().0;
     let held = Held::find(&mut tx, lease, doing).await?;
     let state = match outcome {
+        // Whoever completes a job says that he has begun it.
+        Outcome::Completed { .. } if held.is_late(now) && !held.tally.cancel_requested => {
+            return Err(LeaseError::Lost { job: lease.job, fence: lease.fence });
+        }
         Outcome::Completed { object, previews, report } if !held.tally.cancel_requested => {
             held.complete(&mut tx, now, (&object, &previews), &report, store.policy().result_life, doing).await?
         }

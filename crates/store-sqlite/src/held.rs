@@ -18,6 +18,8 @@ pub(crate) struct Held {
     pub(crate) checkpoint_key: Option<String>,
     /// How long the result is kept at most, in the unit of the tables.
     pub(crate) result_life: Option<i64>,
+    /// By when it has to begin, where it has not.
+    pub(crate) start_by: Option<i64>,
 }
 
 /// A row of `jobs`, as far as the end of its claim depends on it.
@@ -36,6 +38,7 @@ pub(crate) struct HeldRow {
     pub(crate) checkpoint_key: Option<String>,
     /// How long the result is kept at most, in the unit of the tables.
     pub(crate) result_life: Option<i64>,
+    pub(crate) start_by: Option<i64>,
 }
 
 /// `select_held!("where …", arguments…)`: a checked statement that reads claims in force.
@@ -48,7 +51,7 @@ macro_rules! select_held {
                 id as "id: uuid::Uuid", fence, claim_token as "claim_token!: uuid::Uuid",
                 worker as "worker!: uuid::Uuid", attempt, max_attempts, spared,
                 begun_at is not null as "begun!: bool", cancel_requested_at is not null as "cancel_requested!: bool",
-                lease_expires_at as "lease_expires_at!: i64", checkpoint_key, result_life
+                lease_expires_at as "lease_expires_at!: i64", checkpoint_key, result_life, start_by
             from jobs
             "# + $tail
             $(, $argument)*
@@ -75,6 +78,7 @@ impl TryFrom<HeldRow> for Held {
             lease_expires_at: row.lease_expires_at,
             checkpoint_key: row.checkpoint_key,
             result_life: row.result_life,
+            start_by: row.start_by,
         })
     }
 }
@@ -108,6 +112,11 @@ impl Held {
     /// Returns from when on nobody can still be putting what the claim has expected.
     pub(crate) fn puts_end(&self, now: i64) -> i64 {
         self.lease_expires_at.max(now)
+    }
+
+    /// Tells whether the job had to begin before now, and has not.
+    pub(crate) fn is_late(&self, now: i64) -> bool {
+        self.start_by.is_some_and(|start_by| start_by <= now)
     }
 
     /// Says that the claim is lost where a write has met no row.

@@ -13,6 +13,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
 mod attempts;
+mod backlog;
 mod cancel;
 mod checkpoints;
 mod claim;
@@ -29,6 +30,7 @@ mod heads;
 mod held;
 mod identity;
 mod keys;
+mod lists;
 mod objects;
 mod open;
 mod outbox;

@@ -14,14 +14,15 @@ pub(crate) async fn begin(store: &SqliteStore, lease: &Lease) -> Result<Beat, Le
     let held = sqlx::query!(
         r#"
         update jobs set begun_at = coalesce(begun_at, ?), start_by = null, lease_expires_at = ?
-        where id = ? and fence = ? and claim_token = ? and state = 'running'
+        where id = ? and fence = ? and claim_token = ? and state = 'running' and (start_by is null or start_by > ?)
         returning cancel_requested_at is not null as "cancel_requested!: bool"
         "#,
         now.0,
         expires_at.0,
         id,
         fence,
-        token
+        token,
+        now.0
     )
     .fetch_optional(&mut *tx)
     .await

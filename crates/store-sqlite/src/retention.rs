@@ -1,38 +1,13 @@
-//! What ends with time: waiting that lasted too long, results, records.
+//! What ends with time: results, records.
 
 use std::time::Duration;
 
-use clapboard_jobs::{FailureCode, JobError, JobId, Micros, StoreError};
+use clapboard_jobs::{JobId, Micros, StoreError};
 use uuid::Uuid;
 
 use crate::error::unavailable;
 use crate::store::SqliteStore;
-use crate::{closing, delete, fleet, objects, submissions};
-
-pub(crate) async fn fail_overdue(store: &SqliteStore, limit: u32) -> Result<Vec<JobId>, StoreError> {
-    let doing = "failing jobs that did not begin in time";
-    let mut tx = store.begin(doing).await?;
-    let (now, limit) = (store.now().0, i64::from(limit));
-    let overdue = sqlx::query_scalar!(
-        r#"
-        select id as "id: Uuid" from jobs
-        where state = 'queued' and start_by is not null and start_by <= ?
-        order by start_by, id
-        limit ?
-        "#,
-        now,
-        limit
-    )
-    .fetch_all(&mut *tx)
-    .await
-    .map_err(unavailable(doing))?;
-    let error = JobError::new(FailureCode::StartDeadlineExceeded, "no worker began the job in time");
-    for &id in &overdue {
-        closing::end_waiting(&mut tx, id, now, &error, None, doing).await?;
-    }
-    tx.commit().await.map_err(unavailable(doing))?;
-    Ok(overdue.into_iter().map(JobId::from_uuid).collect())
-}
+use crate::{delete, fleet, objects, submissions};
 
 pub(crate) async fn expire_results(store: &SqliteStore, limit: u32) -> Result<Vec<JobId>, StoreError> {
     let doing = "giving up results whose time has passed";

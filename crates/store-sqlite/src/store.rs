@@ -8,10 +8,11 @@ use async_trait::async_trait;
 use clapboard_h3::Partition;
 use clapboard_jobs::store::Reclaimed;
 use clapboard_jobs::{
-    ApiKey, ApiKeyId, Attempt, Beat, BlobKey, Checkpoint, Claimant, Claimed, Clock, Delivery, DeliveryId, DeliveryPage,
-    DeliveryQuery, Due, Endpoint, EndpointChange, EndpointId, Grant, HandBack, Hint, Job, JobId, JobPage, JobState,
-    KeyHash, Keyring, Lease, LeaseError, ListQuery, Micros, NewJob, Notice, Orders, Outbox, Outcome, Policy, Progress,
-    Secret, Store, StoreError, Submission, Tenant, TenantLimits, Tried, Usage, WorkerCard, WorkerId, WorkerRecord,
+    ApiKey, ApiKeyId, Attempt, Backlog, Beat, BlobKey, Checkpoint, Claimant, Claimed, Clock, Delivery, DeliveryId,
+    DeliveryPage, DeliveryQuery, Due, Endpoint, EndpointChange, EndpointId, Grant, HandBack, Hint, Job, JobId, JobPage,
+    JobState, KeyHash, Keyring, Lease, LeaseError, ListQuery, Micros, NewJob, Notice, Orders, Outbox, Outcome, Policy,
+    Progress, Secret, Store, StoreError, Submission, Tenant, TenantLimits, Tried, Usage, WorkerCard, WorkerId,
+    WorkerRecord,
 };
 use sqlx::sqlite::SqlitePool;
 use sqlx::{Sqlite, Transaction};
@@ -19,8 +20,8 @@ use sqlx::{Sqlite, Transaction};
 use crate::error::unavailable;
 use crate::identity::Identity;
 use crate::{
-    attempts, cancel, checkpoints, claim, courier, create, delete, deliveries, endpoints, finish, fleet, heads, keys,
-    objects, pauses, previews, progress, read, retention, room, submissions, sweep, tenants, usage,
+    attempts, backlog, cancel, checkpoints, claim, courier, create, delete, deliveries, endpoints, finish, fleet,
+    heads, keys, lists, objects, pauses, previews, progress, read, retention, room, submissions, sweep, tenants, usage,
 };
 
 /// Jobs in a SQLite file.
@@ -110,8 +111,12 @@ impl Store for SqliteStore {
         read::get(self, tenant, id).await
     }
 
+    async fn find(&self, id: JobId) -> Result<Option<Job>, StoreError> {
+        read::find(self, id).await
+    }
+
     async fn list(&self, tenant: &Tenant, query: &ListQuery) -> Result<JobPage, StoreError> {
-        read::list(self, tenant, query).await
+        lists::list(self, tenant, query).await
     }
 
     async fn attempts(&self, tenant: &Tenant, id: JobId) -> Result<Vec<Attempt>, StoreError> {
@@ -183,7 +188,7 @@ impl Store for SqliteStore {
     }
 
     async fn fail_overdue(&self, limit: u32) -> Result<Vec<JobId>, StoreError> {
-        retention::fail_overdue(self, limit).await
+        sweep::fail_overdue(self, limit).await
     }
 
     async fn expire_results(&self, limit: u32) -> Result<Vec<JobId>, StoreError> {
@@ -216,6 +221,10 @@ impl Store for SqliteStore {
 
     async fn unnamed(&self, keys: &[BlobKey]) -> Result<Vec<BlobKey>, StoreError> {
         objects::unnamed(self, keys).await
+    }
+
+    async fn backlog(&self) -> Result<Backlog, StoreError> {
+        backlog::read(self).await
     }
 
     async fn usage(&self) -> Result<Vec<Usage>, StoreError> {

@@ -1,13 +1,14 @@
-//! Claims that are taken back, and when to look again.
+//! Claims that are taken back, jobs that did not begin in time, and when to look again.
 
 use clapboard_jobs::store::Reclaimed;
-use clapboard_jobs::{JobState, LeaseError, Micros, StoreError, WorkerId};
+use clapboard_jobs::{FailureCode, JobError, JobId, JobState, LeaseError, Micros, StoreError, WorkerId};
 use sqlx::SqliteConnection;
+use uuid::Uuid;
 
 use crate::error::unavailable;
 use crate::held::{Held, HeldRow, select_held};
-use crate::retention;
 use crate::store::SqliteStore;
+use crate::{closing, retention};
 
 pub(crate) async fn reclaim_expired(store: &SqliteStore, limit: u32) -> Result<Reclaimed, StoreError> {
     let doing = "taking back jobs whose leases have ended";
@@ -57,6 +58,42 @@ async fn take_back(
     Ok(reclaimed)
 }
 
+pub(crate) async fn fail_overdue(store: &SqliteStore, limit: u32) -> Result<Vec<JobId>, StoreError> {
+    let doing = "failing jobs that did not begin in time";
+    let error = JobError::new(FailureCode::StartDeadlineExceeded, "no worker began the job in time");
+    let mut tx = store.begin(doing).await?;
+    let (now, limit) = (store.now().0, i64::from(limit));
+    let overdue = sqlx::query!(
+        r#"
+        select id as "id: Uuid", claim_token is not null as "is_held!: bool" from jobs
+        where start_by is not null and finished_at is null and start_by <= ?
+        order by start_by, id
+        limit ?
+        "#,
+        now,
+        limit
+    )
+    .fetch_all(&mut *tx)
+    .await
+    .map_err(unavailable(doing))?;
+    for row in &overdue {
+        if !row.is_held {
+            closing::end_waiting(&mut tx, row.id, now, &error, None, doing).await?;
+            continue;
+        }
+        let held = select_held!("where id = ?", row.id).fetch_one(&mut *tx).await.map_err(unavailable(doing))?;
+        let held = Held::try_from(held)?;
+        match held.close(&mut tx, now, &held.tally.fail(error.clone()), doing).await {
+            Ok(_) => {}
+            Err(LeaseError::Store(error)) => return Err(error),
+            // Cannot be in this transaction, which has read the claim; but then it is nobody's to fail.
+            Err(LeaseError::Lost { .. } | LeaseError::ForeignObject { .. }) => {}
+        }
+    }
+    tx.commit().await.map_err(unavailable(doing))?;
+    Ok(overdue.into_iter().map(|row| JobId::from_uuid(row.id)).collect())
+}
+
 pub(crate) async fn next_due(store: &SqliteStore, after: Micros) -> Result<Option<Micros>, StoreError> {
     let record_life = store.policy().record_life.map(retention::micros);
     let moment = sqlx::query_scalar!(
@@ -66,7 +103,7 @@ pub(crate) async fn next_due(store: &SqliteStore, after: Micros) -> Result<Optio
             union all
             select min(lease_expires_at) from jobs where state = 'running' and lease_expires_at > ?1
             union all
-            select min(start_by) from jobs where state = 'queued' and start_by is not null and start_by > ?1
+            select min(start_by) from jobs where start_by is not null and finished_at is null and start_by > ?1
             union all
             select min(result_expires_at) from jobs where result_key is not null and result_expires_at > ?1
             union all

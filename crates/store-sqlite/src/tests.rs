@@ -2,6 +2,7 @@
 
 mod faults;
 mod inputs;
+mod lists;
 mod migrating;
 mod opening;
 mod outbox;

@@ -102,7 +102,7 @@ impl fmt::Debug for RedisDispatch {
 }
 
 impl Shared {
-    async fn push(&self, hints: &[Hint]) -> Result<(), Failure> {
+    async fn push(&self, hints: &[Hint]) -> Result<usize, Failure> {
         let queues = by_queue(hints);
         let mut commands = pipe();
         for (queue, hints) in &queues {
@@ -111,18 +111,18 @@ impl Shared {
             for hint in hints {
                 commands.arg(keys::score(hint.rank)).arg(keys::member(hint.job));
             }
-            commands.ignore();
             commands.cmd("ZREMRANGEBYRANK").arg(&key).arg(self.window).arg(-1).ignore();
         }
-        self.pushes.query(&commands).await.map_err(|failure| {
+        let added: Vec<usize> = self.pushes.query(&commands).await.map_err(|failure| {
             // Two commands per queue.
             let failed = |index: usize| queues.get(index / 2).map(|&(queue, _)| queue);
             self.naming_the_key(failure, failed)
-        })
+        })?;
+        Ok(added.into_iter().sum())
     }
 
     /// Adds hints while there is room for new jobs.
-    async fn offer(&self, hints: &[Hint]) -> Result<(), Failure> {
+    async fn offer(&self, hints: &[Hint]) -> Result<usize, Failure> {
         let queues = by_queue(hints);
         let mut commands = pipe();
         for (queue, hints) in &queues {
@@ -130,12 +130,12 @@ impl Shared {
             for hint in hints {
                 commands.arg(keys::score(hint.rank)).arg(keys::member(hint.job));
             }
-            commands.ignore();
         }
-        self.pushes.query(&commands).await.map_err(|failure| {
+        let added: Vec<usize> = self.pushes.query(&commands).await.map_err(|failure| {
             let failed = |index: usize| queues.get(index).map(|&(queue, _)| queue);
             self.naming_the_key(failure, failed)
-        })
+        })?;
+        Ok(added.into_iter().sum())
     }
 
     async fn len(&self, queue: Queue) -> Result<u64, Failure> {
@@ -184,9 +184,9 @@ fn by_queue(hints: &[Hint]) -> Vec<(Queue, Vec<&Hint>)> {
 
 #[async_trait]
 impl Dispatch for RedisDispatch {
-    async fn push(&self, hints: &[Hint]) -> Result<(), DispatchError> {
+    async fn push(&self, hints: &[Hint]) -> Result<usize, DispatchError> {
         if hints.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let pushed = if self.is_for_new_jobs { self.shared.offer(hints).await } else { self.shared.push(hints).await };
         pushed.map_err(|failure| failure.while_doing("pushing hints"))

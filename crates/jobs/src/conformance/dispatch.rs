@@ -48,6 +48,17 @@ pub async fn the_lowest_rank_comes_first(dispatch: Arc<dyn Dispatch>) {
     assert_eq!(len(&dispatch, FIRST).await, 0);
 }
 
+/// A push tells how many hints were not there before.
+pub async fn only_what_was_not_there_is_counted(dispatch: Arc<dyn Dispatch>) {
+    let hints = [hint(FIRST, 1.0), hint(FIRST, 2.0), hint(SECOND, 3.0)];
+    let push = async |hints: &[Hint]| dispatch.push(hints).await.expect("hints are pushed");
+    assert_eq!(push(&hints[..1]).await, 1);
+    assert_eq!(push(&hints).await, 2);
+    assert_eq!(push(&hints).await, 0);
+    assert_eq!(pop(&dispatch, &[FIRST]).await, Some(hints[0]));
+    assert_eq!(push(&hints).await, 1);
+}
+
 /// Hints of one rank are popped oldest job first.
 pub async fn equal_ranks_come_in_the_order_of_their_ids(dispatch: Arc<dyn Dispatch>) {
     let hints: Vec<Hint> = (0..20).map(|_| hint(FIRST, 7.0)).collect();

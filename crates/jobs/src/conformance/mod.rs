@@ -29,6 +29,7 @@ macro_rules! store_conformance {
                 an_id_is_used_once,
                 a_spec_of_a_newer_program_is_kept_unread,
                 another_tenant_sees_nothing,
+                a_job_is_found_by_its_id_alone,
                 what_a_client_says_is_told_back,
             }
             claims {
@@ -184,6 +185,8 @@ macro_rules! store_conformance {
                 an_endpoint_is_tried_with_a_test,
                 a_test_is_tried_once_and_disables_nothing,
                 a_delivery_is_replayed,
+                a_delivery_to_a_disabled_endpoint_is_not_replayed,
+                of_a_replay_and_a_disabling_one_comes_first,
                 deliveries_are_listed_page_by_page,
                 settled_deliveries_are_forgotten,
             }
@@ -209,6 +212,10 @@ macro_rules! store_conformance {
                 a_paused_partition_hands_out_nothing,
                 a_pause_leaves_running_jobs_and_other_partitions_alone,
             }
+            backlog {
+                what_waits_and_runs_is_counted,
+                what_is_to_be_told_is_counted,
+            }
             fleet {
                 a_worker_is_known_by_its_card,
                 a_silent_worker_is_not_listed,
@@ -223,6 +230,8 @@ macro_rules! store_conformance {
             deadlines {
                 a_job_that_did_not_begin_in_time_fails,
                 a_claim_alone_does_not_meet_the_deadline,
+                a_job_does_not_begin_after_its_deadline,
+                a_cancel_wins_over_a_deadline,
                 a_job_that_has_begun_once_is_exempt,
                 overdue_jobs_are_failed_up_to_the_limit,
                 the_next_moment_may_be_a_deadline,
@@ -282,6 +291,7 @@ macro_rules! dispatch_conformance {
     ($factory:expr) => {
         $crate::dispatch_conformance! { @tests $factory;
             the_lowest_rank_comes_first,
+            only_what_was_not_there_is_counted,
             equal_ranks_come_in_the_order_of_their_ids,
             a_hint_pushed_again_is_not_doubled,
             the_rank_pushed_last_counts,

@@ -111,6 +111,8 @@ pub struct Delivery {
     pub last_status: Option<u16>,
     /// Why the last try failed, in words for its tenant.
     pub last_error: Option<String>,
+    /// It is a test: it tells of no job, and is tried once.
+    pub sample: bool,
 }
 
 /// Which deliveries to list.
@@ -162,6 +164,8 @@ pub struct Due {
     pub number: u32,
     /// The trace that the job belongs to.
     pub trace: Option<TraceParent>,
+    /// It is a test, of which somebody waits to hear: this try is its only one.
+    pub sample: bool,
 }
 
 /// How a try went.

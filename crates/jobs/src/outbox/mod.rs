@@ -97,6 +97,9 @@ pub trait Outbox: Send + Sync {
 
     /// Lets a delivery that is no longer tried be tried again from the beginning, and returns it as it is then; one that
     /// waits for its next try is due at once. None when the tenant has no such delivery.
+    ///
+    /// Errors: [`StoreError::EndpointDisabled`] when it is for an endpoint that is, in the very moment of the replay; nothing is
+    /// changed then.
     async fn replay(&self, tenant: &Tenant, id: DeliveryId) -> Result<Option<Delivery>, StoreError>;
 
     /// Takes up to `limit` deliveries that are due for as long as `hold`: nobody else is given them meanwhile, and who has not

@@ -279,6 +279,45 @@ async fn a_list_of_one_status_does_not_read_the_others() {
     }
 }
 
+/// A model that few of a tenant's jobs name, or none, is looked for among its own, whatever the planner believes of models.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_of_one_model_does_not_read_the_others() {
+    for history in [0, 20_000] {
+        let counted = Counted::new(history).await;
+        let capped: Tenant = "capped".parse().unwrap();
+        let mut made = Vec::new();
+        for _ in 0..3 {
+            let new = NewJob { tenant: capped.clone(), model: "rare".to_owned(), ..new_job() };
+            made.push(counted.harness.store.create(new).await.unwrap().id);
+        }
+        counted.harness.meddle(COUNT_NOW).await;
+        // As often as it takes until a plan is made for whatever is asked.
+        for _ in 0..3 {
+            for order in [Order::Ascending, Order::Descending] {
+                for (model, status, mut expected) in [
+                    ("rare", None, made.clone()),
+                    ("rare", Some(Status::Queued), made.clone()),
+                    ("rare", Some(Status::Completed), vec![]),
+                    ("none", None, vec![]),
+                ] {
+                    if order == Order::Descending {
+                        expected.reverse();
+                    }
+                    let query = ListQuery { model: Some(model.to_owned()), status, order, ..ListQuery::default() };
+                    let page =
+                        counted.assert_cheap("a list", async |store| store.list(&capped, &query).await.unwrap()).await;
+                    assert_eq!(page.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), expected, "{query:?}");
+                }
+            }
+        }
+        let query = ListQuery { model: Some("m".to_owned()), ..ListQuery::default() };
+        let page = counted.assert_cheap("a list", async |store| store.list(&capped, &query).await.unwrap()).await;
+        assert_eq!((page.jobs.len(), page.has_more), (20, true));
+        let none = ListQuery { model: Some("rare".to_owned()), ..ListQuery::default() };
+        assert_eq!(counted.store.list(&Tenant::default(), &none).await.unwrap().jobs, []);
+    }
+}
+
 fn noted(key: &str, value: &str) -> Metadata {
     Metadata::new([(key.to_owned(), value.to_owned())].into()).unwrap()
 }
@@ -453,4 +492,13 @@ async fn a_beat_moves_no_index_entry() {
     }
     let after = counts().await;
     assert_eq!((after.0 - before.0, after.1 - before.1), (50, 50));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_told_of_a_long_backlog_costs_no_more_than_what_is_counted() {
+    let counted = Counted::new(0).await;
+    let most = i64::from(clapboard_jobs::backlog::MOST_COUNTED);
+    let backlog =
+        counted.assert_within(most + 500, "a count", async |store| Store::backlog(store).await.unwrap()).await;
+    assert_eq!(backlog.depths[0].queued.count, most.unsigned_abs());
 }

@@ -40,22 +40,64 @@ pub async fn a_job_that_did_not_begin_in_time_fails(harness: &impl StoreHarness)
     assert_eq!(next(&*store, &worker()).await, None);
 }
 
-/// A worker that claims ahead and gives the job back unbegun has not kept the promise.
+/// A worker that has claimed ahead and not begun has not kept the promise: it loses the job, whose history says why.
 pub async fn a_claim_alone_does_not_meet_the_deadline(harness: &impl StoreHarness) {
     let store = harness.store();
     let job = urgent(&*store).await;
     harness.advance(WITHIN - Duration::from_secs(30)).await;
     let claimed = claim(&*store, job.id).await;
     assert!(claimed.job.start_by.is_some());
-    harness.advance(Duration::from_secs(30)).await;
-    // It does not wait any more, so it is its worker's to begin.
     assert_eq!(fail_overdue(&*store).await, []);
-    store.hand_back(&claimed.lease, HandBack::Drained).await.expect("the lease holds");
+    harness.advance(Duration::from_secs(30)).await;
     assert_eq!(fail_overdue(&*store).await, [job.id]);
-    assert_eq!(ends(&*store, job.id).await, [Some(AttemptEnd::Drained)]);
-    let mut expected = garbage(&*store).await;
-    expected.retain(|key| *key != claimed.lease.result_key());
-    assert_eq!(expected, []);
+    assert_eq!(fail_overdue(&*store).await, []);
+    let ended = get(&*store, job.id).await;
+    assert_eq!((ended.state, ended.begun_at), (JobState::Failed, None));
+    let history = history(&*store, job.id).await;
+    assert_eq!(history.len(), 1);
+    assert_eq!(history[0].ended.map(|(_, end)| end), Some(AttemptEnd::Failed));
+    assert_eq!(history[0].error, ended.error);
+    assert_eq!(ended.error.map(|error| error.code), Some(FailureCode::StartDeadlineExceeded));
+    assert_fenced(&*store, &claimed.lease).await;
+    harness.advance(lease_duration()).await;
+    assert_eq!(garbage(&*store).await, [claimed.lease.result_key()]);
+}
+
+/// Between the deadline and the sweep nobody begins the job any more, and what its worker says of it is kept.
+pub async fn a_job_does_not_begin_after_its_deadline(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let (late, returned) = (urgent(&*store).await, urgent(&*store).await);
+    harness.advance(WITHIN - Duration::from_secs(10)).await;
+    let (late_lease, returned_lease) = (claim(&*store, late.id).await.lease, claim(&*store, returned.id).await.lease);
+    let in_time = claim(&*store, urgent(&*store).await.id).await.lease;
+    harness.advance(Duration::from_secs(10)).await;
+    assert_lost("begin", store.begin(&late_lease).await, &late_lease);
+    assert_lost("finish as completed", store.finish(&late_lease, completed(&late_lease)).await, &late_lease);
+    assert_eq!(get(&*store, late.id).await.begun_at, None);
+    store.begin(&in_time).await.expect("it is in time");
+    let state = store.hand_back(&returned_lease, HandBack::Returned).await.expect("the lease holds");
+    assert_eq!(state, JobState::Queued);
+    let mut failed = fail_overdue(&*store).await;
+    failed.sort();
+    let mut expected = [late.id, returned.id];
+    expected.sort();
+    assert_eq!(failed, expected);
+    assert_eq!(ends(&*store, returned.id).await, [Some(AttemptEnd::Returned)]);
+    harness.advance(WITHIN).await;
+    store.begin(&in_time).await.expect("a begin may be repeated whenever");
+}
+
+/// Whoever has cancelled a job is told that, also where its time to begin has passed meanwhile.
+pub async fn a_cancel_wins_over_a_deadline(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let job = urgent(&*store).await;
+    harness.advance(WITHIN - Duration::from_secs(10)).await;
+    claim(&*store, job.id).await;
+    store.cancel(&tenant(), job.id).await.expect("the store answers");
+    harness.advance(Duration::from_secs(10)).await;
+    assert_eq!(fail_overdue(&*store).await, [job.id]);
+    assert_eq!(get(&*store, job.id).await.state, JobState::Cancelled);
+    assert_eq!(ends(&*store, job.id).await, [Some(AttemptEnd::Cancelled)]);
 }
 
 /// Once it has begun the deadline is met for good, also where another attempt has to begin anew.
@@ -87,10 +129,12 @@ pub async fn overdue_jobs_are_failed_up_to_the_limit(harness: &impl StoreHarness
         made.push(urgent(&*store).await.id);
         harness.advance(Duration::from_secs(1)).await;
     }
+    // Those that are claimed count as well.
+    claim(&*store, made[4]).await;
     harness.advance(WITHIN).await;
-    let first = store.fail_overdue(2).await.expect("the store answers");
-    assert_eq!(first, made[..2]);
-    assert_eq!(fail_overdue(&*store).await, made[2..]);
+    for expected in [&made[..2], &made[2..4], &made[4..], &[]] {
+        assert_eq!(store.fail_overdue(2).await.expect("the store answers"), expected);
+    }
 }
 
 /// A sweep that sleeps until the next moment wakes for a deadline, and not for one that was met.
@@ -103,6 +147,8 @@ pub async fn the_next_moment_may_be_a_deadline(harness: &impl StoreHarness) {
     assert_eq!(due(job.run_at.max(now)).await, Some(start_by));
     assert_eq!(due(start_by).await, None);
     let lease = claim(&*store, job.id).await.lease;
+    // A claim has a moment of its own, and the deadline stays.
+    assert_eq!(due(lease.expires_at).await, Some(start_by));
     store.begin(&lease).await.expect("the lease holds");
     let lease_end = get(&*store, job.id).await.lease_expires_at;
     store.hand_back(&lease, HandBack::Drained).await.expect("the lease holds");

@@ -105,6 +105,7 @@ pub async fn a_delivery_is_tried_until_it_is_delivered(harness: &impl StoreHarne
         created_at,
         number: 1,
         trace,
+        sample: false,
     };
     assert_eq!(due, expected);
     assert_eq!(take(&*store, 10, 10).await, []);
@@ -424,7 +425,14 @@ pub async fn an_endpoint_is_tried_with_a_test(harness: &impl StoreHarness) {
     assert_eq!((test(&named("other"), id).await, test(&tenant(), EndpointId::new()).await), (None, None));
     let delivery = test(&tenant(), id).await.expect("the endpoint is there");
     assert_eq!((delivery.notice, delivery.state, delivery.tries), (Notice::Completed, DeliveryState::Pending, 0));
+    // Whoever delivers it and whoever lists it can tell it from what a job has ended with.
+    assert!(delivery.sample);
     let due = take_one(&*store).await;
+    assert!(due.sample);
+    end_one(&*store, &tenant()).await;
+    let listed = page(&*store, &tenant(), DeliveryQuery::default()).await;
+    let samples: Vec<DeliveryId> = listed.iter().filter(|one| one.sample).map(|one| one.id).collect();
+    assert_eq!((listed.len(), samples), (2, vec![delivery.id]));
     assert_eq!((due.id, due.job, due.url.as_str()), (delivery.id, delivery.job, URL));
     assert_eq!(store.get(&tenant(), due.job).await.expect("the store answers"), None);
 }
@@ -486,10 +494,12 @@ pub async fn a_delivery_is_replayed(harness: &impl StoreHarness) {
     assert_eq!((waiting.state, waiting.tries), (DeliveryState::Pending, 1));
     let second = take_one(&*store).await;
     assert_eq!(second.number, 2);
+    let enable = EndpointChange { enabled: Some(true), ..EndpointChange::default() };
     for end in [Tried::Delivered { status: 200 }, Tried::Gone { status: 410 }] {
         let due = if end == (Tried::Delivered { status: 200 }) { second.clone() } else { take_one(&*store).await };
         tell(&*store, &due, end).await;
         assert_ne!(only(&*store, job).await.state, DeliveryState::Pending);
+        store.change_endpoint(&tenant(), hearing, &enable).await.expect("the store answers");
         let again = replay(&tenant()).await.expect("it is there");
         assert_eq!((again.state, again.tries, again.delivered_at), (DeliveryState::Pending, 0, None));
         assert!(again.next_try_at.is_some());
@@ -498,13 +508,75 @@ pub async fn a_delivery_is_replayed(harness: &impl StoreHarness) {
     // It may die once more.
     for number in 1..=MAX_TRIES {
         harness.advance(DAYS).await;
-        let change = EndpointChange { enabled: Some(true), ..EndpointChange::default() };
-        store.change_endpoint(&tenant(), hearing, &change).await.expect("the store answers");
         let due = take_one(&*store).await;
         assert_eq!(due.number, number);
         tell(&*store, &due, refused()).await;
     }
     assert_eq!(only(&*store, job).await.state, DeliveryState::Dead);
+}
+
+/// Nothing is to be told to an endpoint that is disabled, so a replay is refused and changes nothing; the URL of a single job
+/// cannot be disabled.
+pub async fn a_delivery_to_a_disabled_endpoint_is_not_replayed(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let id = listen(&*store, &tenant()).await;
+    let job = end_hooked(&*store, &tenant(), &Notice::ALL).await;
+    for due in take(&*store, 10, 10).await {
+        tell(&*store, &due, Tried::Delivered { status: 200 }).await;
+    }
+    let of = async |receiver: &Receiver| {
+        let all = store.deliveries_of(&tenant(), job).await.expect("the store answers");
+        all.into_iter().find(|delivery| delivery.receiver == *receiver).expect("it was told")
+    };
+    let (by_endpoint, by_job) = (Receiver::Endpoint(id), Receiver::Job { url: format!("{URL}/job") });
+    let told = of(&by_endpoint).await;
+    for enabled in [false, true] {
+        let change = EndpointChange { enabled: Some(enabled), ..EndpointChange::default() };
+        store.change_endpoint(&tenant(), id, &change).await.expect("the store answers");
+        let replayed = store.replay(&tenant(), told.id).await;
+        if enabled {
+            assert_eq!(replayed.expect("the store answers").expect("it is there").state, DeliveryState::Pending);
+        } else {
+            let refused = matches!(&replayed, Err(StoreError::EndpointDisabled { endpoint }) if *endpoint == id);
+            assert!(refused, "{replayed:?}");
+            assert_eq!(of(&by_endpoint).await, told);
+            // Another tenant hears nothing of it.
+            assert_eq!(store.replay(&named("other"), told.id).await.expect("the store answers"), None);
+            let hooked = of(&by_job).await.id;
+            let hooked = store.replay(&tenant(), hooked).await.expect("the store answers").expect("it is there");
+            assert_eq!(hooked.state, DeliveryState::Pending);
+        }
+    }
+}
+
+/// A replay and a disabling at once happen one after the other: what is replayed waits, or is refused and is as it was.
+pub async fn of_a_replay_and_a_disabling_one_comes_first(harness: &impl StoreHarness) {
+    let store = harness.store();
+    let id = listen(&*store, &tenant()).await;
+    let job = end_one(&*store, &tenant()).await;
+    tell(&*store, &take_one(&*store).await, Tried::Delivered { status: 200 }).await;
+    let told = only(&*store, job).await.id;
+    for _ in 0..20 {
+        let (replaying, disabling) = (Arc::clone(&store), Arc::clone(&store));
+        let replaying = tokio::spawn(async move { replaying.replay(&tenant(), told).await });
+        let disabling = tokio::spawn(async move {
+            let change = EndpointChange { enabled: Some(false), ..EndpointChange::default() };
+            disabling.change_endpoint(&tenant(), id, &change).await
+        });
+        let (replayed, disabled) = (replaying.await.expect("it ends"), disabling.await.expect("it ends"));
+        assert!(disabled.expect("the store answers").is_some_and(|endpoint| endpoint.disabled.is_some()));
+        let expected = match replayed {
+            Ok(_) => DeliveryState::Pending,
+            Err(StoreError::EndpointDisabled { .. }) => DeliveryState::Delivered,
+            Err(error) => panic!("{error}"),
+        };
+        assert_eq!(only(&*store, job).await.state, expected);
+        let change = EndpointChange { enabled: Some(true), ..EndpointChange::default() };
+        store.change_endpoint(&tenant(), id, &change).await.expect("the store answers");
+        if expected == DeliveryState::Pending {
+            tell(&*store, &take_one(&*store).await, Tried::Delivered { status: 200 }).await;
+        }
+    }
 }
 
 /// A tenant sees its own, newest first, page by page, of one endpoint or in one state.

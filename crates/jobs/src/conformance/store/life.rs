@@ -197,3 +197,13 @@ pub async fn what_a_client_says_is_told_back(harness: &impl StoreHarness) {
         assert_eq!(job.remixed_from, Some(original.id));
     }
 }
+
+/// An operator who has an id from a log finds its job, whosever it is.
+pub async fn a_job_is_found_by_its_id_alone(harness: &impl StoreHarness) {
+    let store = harness.store();
+    for owner in [tenant(), named("other")] {
+        let job = make_for(&*store, &owner).await;
+        assert_eq!(store.find(job.id).await.expect("the store answers"), Some(job));
+    }
+    assert_eq!(store.find(JobId::new()).await.expect("the store answers"), None);
+}

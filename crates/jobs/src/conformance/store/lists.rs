@@ -100,12 +100,15 @@ pub async fn a_list_shows_one_status(harness: &impl StoreHarness) {
     }
 }
 
-/// Jobs of every status come in the order of their creation, whichever status each has, page by page.
+/// Jobs of every status come in the order of their creation, whichever status each has, page by page and whatever narrows the
+/// list.
 pub async fn a_list_of_all_mixes_the_statuses(harness: &impl StoreHarness) {
     let store = harness.store();
+    let noted = Metadata::new([("batch".to_owned(), "one".to_owned())].into()).expect("within bounds");
     let mut made = Vec::new();
     for round in 0..12 {
-        let job = create(&*store).await;
+        let job = make(&*store, |new| new.metadata = noted.clone()).await;
+        make(&*store, |new| new.model = "another".to_owned()).await;
         match round % 4 {
             0 => {}
             1 => drop(claim(&*store, job.id).await),
@@ -122,16 +125,27 @@ pub async fn a_list_of_all_mixes_the_statuses(harness: &impl StoreHarness) {
     let ascending: Vec<JobId> = made.into_iter().map(|(_, id)| id).collect();
     let descending: Vec<JobId> = ascending.iter().rev().copied().collect();
     for (order, expected) in [(Order::Ascending, ascending), (Order::Descending, descending)] {
-        let (mut paged, mut after) = (Vec::new(), None);
-        loop {
-            let page = list(&*store, &ListQuery { after, limit: 5, order, ..ListQuery::default() }).await;
-            after = page.jobs.last().map(|job| job.id);
-            paged.extend(ids(&page));
-            if !page.has_more {
-                break;
+        let model = Some(new_job().model);
+        for query in [
+            ListQuery { model: model.clone(), ..ListQuery::default() },
+            ListQuery { metadata: noted.clone(), ..ListQuery::default() },
+            ListQuery { model, metadata: noted.clone(), ..ListQuery::default() },
+        ] {
+            let (mut paged, mut after) = (Vec::new(), None);
+            loop {
+                let page = list(&*store, &ListQuery { after, limit: 5, order, ..query.clone() }).await;
+                after = page.jobs.last().map(|job| job.id);
+                paged.extend(ids(&page));
+                if !page.has_more {
+                    break;
+                }
             }
+            assert_eq!(paged, expected, "{query:?}, {order:?}");
         }
-        assert_eq!(paged, expected, "{order:?}");
+        let all = list(&*store, &ListQuery { order, limit: 100, ..ListQuery::default() }).await;
+        assert_eq!(all.jobs.len(), 24);
+        let of_model = ids(&all).into_iter().filter(|id| expected.contains(id)).collect::<Vec<JobId>>();
+        assert_eq!(of_model, expected, "{order:?}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! The suite of [`Store`].
 
+pub mod backlog;
 pub mod cancels;
 pub mod capacity;
 pub mod checkpoints;

@@ -38,7 +38,10 @@ impl<H: StoreHarness> Player<'_, H> {
         match *verb {
             Verb::Begin { .. } => {
                 let found = answer(store.begin(lease).await)?;
-                let expected = self.renew(lease, |life| (life.begun, life.start_by) = (true, None));
+                let expected = match self.world.is_late(lease) {
+                    true => Err(Refusal::Lost),
+                    false => self.renew(lease, |life| (life.begun, life.start_by) = (true, None)),
+                };
                 same("begin", &found.map(|beat: Beat| beat.cancel_requested), &expected)
             }
             Verb::Beat { percent, .. } => {
@@ -60,10 +63,14 @@ impl<H: StoreHarness> Player<'_, H> {
             }
             Verb::Complete { .. } => {
                 let found = answer(store.finish(lease, completed(lease)).await)?;
-                let expected = self.ended(lease, |world| {
-                    world.complete(id, lease.result_key());
-                    JobState::Completed
-                });
+                let is_late = self.world.is_late(lease) && !self.world.held(lease).is_some_and(|life| life.cancel);
+                let expected = match is_late {
+                    true => Err(Refusal::Lost),
+                    false => self.ended(lease, |world| {
+                        world.complete(id, lease.result_key());
+                        JobState::Completed
+                    }),
+                };
                 same("complete", &found, &expected)
             }
             Verb::Fail { .. } => {

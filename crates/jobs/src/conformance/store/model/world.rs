@@ -229,12 +229,22 @@ impl World {
     /// Fails what did not begin in time, and returns it.
     pub(super) fn fail_overdue(&mut self) -> BTreeSet<JobId> {
         let now = self.now;
-        let overdue = |life: &Life| life.state == JobState::Queued && life.start_by.is_some_and(|by| by <= now);
+        let overdue = |life: &Life| !life.state.is_final() && life.start_by.is_some_and(|by| by <= now);
         let overdue: BTreeSet<JobId> = self.jobs.iter().filter(|(_, life)| overdue(life)).map(|(&id, _)| id).collect();
         for &id in &overdue {
-            self.fail(id, FailureCode::StartDeadlineExceeded, None);
+            let life = &self.jobs[&id];
+            match (life.lease.is_some(), life.cancel) {
+                (false, _) => self.fail(id, FailureCode::StartDeadlineExceeded, None),
+                (true, false) => self.fail(id, FailureCode::StartDeadlineExceeded, Some(AttemptEnd::Failed)),
+                (true, true) => self.fail(id, FailureCode::Cancelled, Some(AttemptEnd::Cancelled)),
+            };
         }
         overdue
+    }
+
+    /// Tells whether the lease's job had to begin before now, and has not.
+    pub(super) fn is_late(&self, lease: &Lease) -> bool {
+        self.jobs.get(&lease.job).and_then(|life| life.start_by).is_some_and(|by| by <= self.now)
     }
 
     pub(super) fn delete(&mut self, id: JobId) -> Option<JobState> {
