@@ -6,11 +6,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use clapboard_jobs::Store;
 
+use crate::depths::count_ends;
 use crate::error::Error;
 use crate::options::Options;
 use crate::sweep::{Sweep, Swept};
 
-/// Fails waiting jobs whose time to begin has passed.
+/// Fails jobs whose time to begin has passed, those as well that a worker has claimed and not begun.
 pub struct Deadlines {
     store: Arc<dyn Store>,
     interval: Duration,
@@ -43,6 +44,7 @@ impl Sweep for Deadlines {
         for job in &overdue {
             tracing::info!(job.id = %job, "no worker began the job in time: it has failed");
         }
+        count_ends(&*self.store, &overdue).await;
         Ok(Swept { done: overdue.len(), more: overdue.len() >= self.batch as usize })
     }
 }

@@ -4,7 +4,7 @@
 //! any time, any number of times, beside any other. [`Refill`] pushes hints for what can be claimed; [`Reaper`] takes
 //! back jobs whose leases have ended; [`Deadlines`] fails those that did not begin in time; [`Retention`] gives up results
 //! and records that were kept long enough; [`Garbage`] deletes objects that no row names any more; [`Orphans`] finds
-//! objects that no row ever knew. [`Scheduler`] runs them all, each when something falls due and at least every interval.
+//! objects that no row ever knew; [`Depths`] measures how much waits. [`Scheduler`] runs them all, each when something falls due and at least every interval.
 //!
 //! Beside them runs the [`Courier`], which tells receivers of webhooks how jobs have ended.
 //!
@@ -14,6 +14,7 @@
 mod boot;
 mod courier;
 mod deadlines;
+mod depths;
 mod error;
 mod garbage;
 mod options;
@@ -29,6 +30,7 @@ mod sweep;
 pub use boot::take_back_from_dead;
 pub use courier::Courier;
 pub use deadlines::Deadlines;
+pub use depths::Depths;
 pub use error::Error;
 pub use garbage::Garbage;
 pub use options::{InvalidOptions, Options};

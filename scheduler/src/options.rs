@@ -52,7 +52,7 @@ impl Default for Options {
             refill_interval: Duration::from_secs(5),
             refill_window: 1000,
             reaper_interval: Duration::from_millis(1500),
-            deadline_interval: Duration::from_secs(5),
+            deadline_interval: Duration::from_millis(1500),
             retention_interval: Duration::from_secs(60),
             garbage_interval: Duration::from_secs(60),
             orphan_interval: Duration::from_secs(6 * 3600),

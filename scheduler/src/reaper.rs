@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clapboard_jobs::{Causes, Dispatch, Store};
+use clapboard_telemetry::metrics::names;
 
+use crate::depths::count_ends;
 use crate::error::Error;
 use crate::options::Options;
 use crate::refill::Refill;
@@ -52,12 +54,15 @@ impl Sweep for Reaper {
         for job in &reclaimed.ended {
             tracing::warn!(job.id = %job, "the lease ended without its worker, and the job with it");
         }
+        names::LEASE_EXPIRED.add((reclaimed.requeued.len() + reclaimed.ended.len()) as u64, []);
         if !reclaimed.requeued.is_empty()
             && let Err(error) = self.refill.sweep_once().await
         {
             // Theirs is the next refill, and the workers' own look into the store.
             tracing::debug!(error = %Causes(&error), "could not hint at the jobs that were taken back");
         }
+        // Jobs that wait come first: this asks for each that has ended.
+        count_ends(&*self.store, &reclaimed.ended).await;
         let done = reclaimed.requeued.len() + reclaimed.ended.len();
         Ok(Swept { done, more: done >= self.batch as usize })
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clapboard_jobs::{Dispatch, Store};
+use clapboard_telemetry::metrics::names;
 
 use crate::error::Error;
 use crate::options::Options;
@@ -45,7 +46,8 @@ impl Sweep for Refill {
 
     async fn sweep_once(&self) -> Result<Swept, Error> {
         let hints = self.store.ready(self.window).await?;
-        self.dispatch.push(&hints).await?;
+        let missing = self.dispatch.push(&hints).await?;
+        names::HINT_REPAIRS.add(missing as u64, []);
         // What lies beyond the window becomes the window as jobs are claimed: there is nothing more to do now.
         Ok(Swept { done: hints.len(), more: false })
     }

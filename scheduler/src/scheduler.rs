@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::courier::Courier;
 use crate::deadlines::Deadlines;
+use crate::depths::Depths;
 use crate::error::Error;
 use crate::garbage::Garbage;
 use crate::options::{InvalidOptions, Options};
@@ -84,6 +85,7 @@ fn register(parts: &Parts, options: &Options) -> Vec<Arc<dyn Sweep>> {
         Arc::new(Deadlines::new(Arc::clone(store), options)),
         Arc::new(Retention::new(Arc::clone(store), options)),
         Arc::new(Garbage::new(Arc::clone(store), Arc::clone(blob), options)),
+        Arc::new(Depths::new(Arc::clone(store))),
         Arc::new(Orphans::new(Arc::clone(store), Arc::clone(blob), options)),
     ]
 }

@@ -20,6 +20,7 @@ mod error;
 mod generator;
 mod heartbeat;
 mod inputs;
+mod liveness;
 mod machine;
 mod options;
 mod progress;
@@ -32,6 +33,7 @@ mod worker;
 
 pub use error::Error;
 pub use generator::Generator;
+pub use liveness::{Liveness, Stuck};
 pub use machine::media_store::try_media_store;
 pub use machine::memory::peak_memory_bytes;
 pub use options::{DrainMode, InvalidOptions, Options, StallLimits};

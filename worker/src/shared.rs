@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::claims::pipeline::Pipeline;
 use crate::heartbeat::Heartbeat;
+use crate::liveness::Liveness;
 use crate::options::Options;
 use crate::worker::Parts;
 
@@ -20,6 +21,7 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) heartbeat: Heartbeat,
     pub(crate) pipeline: Arc<Pipeline>,
+    pub(crate) liveness: Liveness,
     /// No job is claimed or begun any more.
     pub(crate) closing: CancellationToken,
     /// What runs is to stop as well, within the drain's time-out.
@@ -29,12 +31,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(parts: Parts, options: Options, heartbeat: Heartbeat) -> Arc<Self> {
+    pub(crate) fn new(parts: Parts, options: Options, heartbeat: Heartbeat, liveness: Liveness) -> Arc<Self> {
         Arc::new(Self {
             parts,
             options,
             heartbeat,
             pipeline: Pipeline::new(),
+            liveness,
             closing: CancellationToken::new(),
             stopping: CancellationToken::new(),
             closed_at: OnceLock::new(),

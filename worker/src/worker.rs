@@ -4,19 +4,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clapboard_h3::Partition;
-use clapboard_jobs::{Blob, Causes, Claimant, Dispatch, Store, TraceParent, WorkerCard, WorkerId, WorkerState};
+use clapboard_jobs::{
+    Blob, Causes, Claimant, Claimed, Dispatch, Store, TraceParent, WorkerCard, WorkerId, WorkerState,
+};
 use clapboard_media::MediaTools;
+use clapboard_telemetry::metrics::names;
+use clapboard_telemetry::traces;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::attempt::adopt::adopt;
 use crate::attempt::{Ended, execute};
-use crate::claims::Claiming;
+use crate::claims::{Ask, Claiming};
 use crate::error::Error;
 use crate::generator::Generator;
 use crate::heartbeat::Heartbeat;
 use crate::heartbeat::announcer::Announcer;
+use crate::liveness::Liveness;
 use crate::machine::health::{self, Health, LONGEST_PAUSE, Pauses};
 use crate::machine::weights::{Served, look_for};
 use crate::options::{DrainMode, Options, StallLimits};
@@ -55,6 +60,7 @@ pub struct Worker {
     parts: Parts,
     options: Options,
     orphans: Vec<Orphan>,
+    liveness: Liveness,
 }
 
 impl Worker {
@@ -65,7 +71,13 @@ impl Worker {
     pub fn new(parts: Parts, options: Options) -> Result<Self, Error> {
         let options = options.validated()?;
         let orphans = scratch::prepare(&options.scratch)?;
-        Ok(Self { parts, options, orphans })
+        Ok(Self { parts, options, orphans, liveness: Liveness::default() })
+    }
+
+    /// Lets `liveness` tell from now on whether the worker moves.
+    #[must_use]
+    pub fn watched_by(self, liveness: Liveness) -> Self {
+        Self { liveness, ..self }
     }
 
     /// Returns the dead workers whose finished videos lie in a scratch folder. A service that takes the jobs of dead
@@ -83,7 +95,7 @@ impl Worker {
     /// which it has to end, since weights are not what the engine takes them for; [`Error::DeviceLost`], after which no
     /// job could be computed. Every job has been handed back by then.
     pub async fn run(self, shutdown: CancellationToken) -> Result<Drained, Error> {
-        let Self { parts, options, orphans } = self;
+        let Self { parts, options, orphans, liveness } = self;
         let heartbeat = Heartbeat::start(Arc::clone(&parts.heartbeat_store), &options).map_err(Error::Heartbeat)?;
         let partitions = parts.generator.profile().partitions.clone();
         let claimant = Claimant { max_rows: options.max_rows, ..Claimant::new(options.worker, partitions.clone()) };
@@ -102,9 +114,11 @@ impl Worker {
         let (interval, pauses) = (options.beat_interval, Pauses::between(options.unwell_pause, LONGEST_PAUSE));
         let served = Served::new(card.partitions.clone(), options.reload_pause);
         let serving = served.follow();
-        let shared = Shared::new(parts, options, heartbeat);
+        let shared = Shared::new(parts, options, heartbeat, liveness);
         let ordered = CancellationToken::new();
         let standing = shared.pipeline.standing();
+        let patience = shared.options.lease;
+        shared.liveness.begin(shared.heartbeat.turns(), patience, standing.clone(), card.partitions.clone());
         let announcing =
             shared.heartbeat.announce(Announcer { card, standing, serving, interval, ordered: ordered.clone() });
         tracing::info!(worker.id = %worker, queues = ?claiming.queue_names(), "the worker is ready");
@@ -194,15 +208,19 @@ impl Run {
                 job.id = %claimed.lease.job,
                 fence = claimed.lease.fence.0,
                 attempt = claimed.job.attempt,
+                partition = %claimed.job.partition,
+                worker.id = %self.shared.options.worker,
                 // The trace that the job's client has named, if it has.
                 job.trace = claimed.job.trace.as_ref().map(TraceParent::trace_id),
             );
+            let trace = span.in_scope(|| count_claim(&claimed, ask, self.shared.options.worker));
             let shared = Arc::clone(&self.shared);
             let attempt = async move {
                 tracing::info!(cost_tflop = claimed.job.cost_tflop, "claimed a job");
                 Event::Ended(execute(shared, claimed, claimed_at, place).await)
             };
-            self.tasks.spawn(attempt.instrument(span));
+            // The trace within, so that what begins below is a part of it.
+            self.tasks.spawn(attempt.instrument(trace).instrument(span));
         }
         false
     }
@@ -286,6 +304,33 @@ impl Run {
         );
         self.tasks.spawn(async { recovered.await.map_or_else(Event::Hung, Event::Recovered) });
     }
+}
+
+/// Counts a claim, and begins the span of its attempt.
+fn count_claim(claimed: &Claimed, ask: Ask, worker: WorkerId) -> tracing::Span {
+    let Claimed { lease, job } = claimed;
+    let partition = job.partition.as_str();
+    let source = match ask {
+        Ask::Hint(_) => "redis",
+        Ask::Next => "poll",
+        Ask::Ahead => "ahead",
+    };
+    names::CLAIMS.increment([partition, source]);
+    if lease.fence.0 == 1
+        && let Some(ends_at) = job.lease_expires_at
+    {
+        // By the store's clock: a lease begins with its claim.
+        let waited = ends_at.since(job.created_at).saturating_sub(lease.duration);
+        names::JOB_QUEUE_WAIT_SECONDS.record(waited, [partition]);
+    }
+    traces::process(&traces::Attempt {
+        destination: partition,
+        job: &lease.job,
+        attempt: job.attempt,
+        fence: u64::try_from(lease.fence.0).unwrap_or_default(),
+        worker: &worker,
+        submission: job.trace.as_ref().map(TraceParent::as_str),
+    })
 }
 
 /// Waits until this machine has again what every job needs.

@@ -13,11 +13,14 @@ mod signature;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clapboard_jobs::{Causes, Due, Micros, Store, StoreError, Tried};
+use clapboard_jobs::{Causes, Due, Micros, Store, StoreError, TraceParent, Tried};
 use clapboard_outbound::{Client, Rules};
+use clapboard_telemetry::metrics::names;
+use clapboard_telemetry::traces;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
 
 use crate::options::Options;
 use attempt::attempt;
@@ -28,6 +31,8 @@ const REPORT_TIME: Duration = Duration::from_secs(30);
 const REPORT_AGAIN: Duration = Duration::from_secs(1);
 /// How long the store gets to hear which tries were cut off when the service stops.
 const LAST_WORD: Duration = Duration::from_millis(500);
+/// What is said of a sample that was cut off.
+const CUT_OFF: &str = "the service was stopped before an answer came";
 /// How long a courier that has panicked rests.
 const REST_AFTER_PANIC: Duration = Duration::from_secs(1);
 /// The longest rest while the store is away.
@@ -151,14 +156,30 @@ impl Courier {
     /// Tries one delivery, which was taken at `taken_at`, and tells the store how that went.
     async fn tell(self, due: Due, taken_at: Micros, cut_off: CancellationToken) {
         let began = Instant::now();
+        let span = traces::tried(&traces::Try {
+            delivery: &due.id,
+            job: &due.job,
+            event: due.notice.as_str(),
+            number: due.number,
+            submission: due.trace.as_ref().map(TraceParent::as_str),
+        });
+        // The receiver goes on from this try.
+        let sent = traces::parent_of(&span).and_then(|text| text.parse().ok());
+        let due = Due { trace: sent.or(due.trace.clone()), ..due };
         let tried = tokio::select! {
             biased;
-            tried = attempt(&self.client, &due, taken_at, self.timeout) => tried,
+            tried = attempt(&self.client, &due, taken_at, self.timeout).instrument(span.clone()) => tried,
+            // A sample has one try, and nobody waits for another.
+            () = cut_off.cancelled(), if due.sample => {
+                Tried::Failed { status: None, error: CUT_OFF.to_owned(), after: None }
+            }
             // The receiver had less time than it may take.
             () = cut_off.cancelled() => Tried::Postponed { after: Duration::ZERO },
         };
         let duration_ms = began.elapsed().as_millis() as u64;
         let (id, number) = (due.id, due.number);
+        count(&tried, &span);
+        drop(span);
         match &tried {
             Tried::Delivered { status } => {
                 tracing::debug!(delivery.id = %id, job.id = %due.job, status, number, duration_ms, "a webhook is delivered");
@@ -201,6 +222,30 @@ impl Courier {
             );
         }
     }
+}
+
+/// Counts a try by what came of it.
+fn count(tried: &Tried, span: &Span) {
+    let status = match tried {
+        Tried::Delivered { status } | Tried::Gone { status } => Some(*status),
+        Tried::Failed { status, .. } => *status,
+        Tried::Postponed { .. } => None,
+    };
+    let class = match (tried, status) {
+        (Tried::Postponed { .. }, _) => "local",
+        (_, None) => "none",
+        (_, Some(..=299)) => "2xx",
+        (_, Some(300..=399)) => "3xx",
+        (_, Some(400..=499)) => "4xx",
+        (_, Some(500..)) => "5xx",
+    };
+    if let Some(status) = status {
+        span.record("http.response.status_code", status);
+    }
+    if class != "2xx" {
+        traces::fail(span, &class);
+    }
+    names::WEBHOOK_ATTEMPTS.increment([class]);
 }
 
 /// Waits until all tries have ended, for no longer than `limit`.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clapboard_jobs::fixtures::FaultyStore;
-use clapboard_jobs::{Delivery, DeliveryState, MAX_TRIES, Store};
+use clapboard_jobs::{Delivery, DeliveryState, MAX_TRIES, Notice, Store};
 use clapboard_outbound::fixtures::RecordedNet;
 use clapboard_outbound::{Client, Net, Rules, Tls};
 use clapboard_scheduler::Courier;
@@ -111,6 +111,45 @@ async fn a_fault_of_this_machine_counts_against_no_receiver() {
     assert_eq!(receivers.got().len(), 1);
     shutdown.cancel();
     running.await.unwrap();
+}
+
+/// Whoever tries an endpoint out hears what was wrong, and can try again.
+#[tokio::test]
+async fn a_sample_whose_name_cannot_be_looked_up_is_over_and_says_why() {
+    let house = House::new().await;
+    let receivers = Receivers::start(&[("a.example", &[PUBLIC])], |_| says(200, "")).await;
+    let net = FaultyNet::over(&receivers, Lookup::Away, 1);
+    let endpoint = house.endpoint("http://a.example/").await;
+    let (shutdown, running) = run(net.courier(&house.store));
+    for expected in [DeliveryState::Dead, DeliveryState::Delivered] {
+        let sample = house.store.test_endpoint(&house.tenant, endpoint.id, Notice::Completed).await.unwrap().unwrap();
+        let settled = house.until(async || {
+            let mut told = house.store.deliveries_of(&house.tenant, sample.job).await.unwrap();
+            told.pop().filter(|one| one.state != DeliveryState::Pending)
+        });
+        let settled = settled.await;
+        assert_eq!((settled.state, settled.tries, settled.sample), (expected, 1, true));
+        let failed = expected == DeliveryState::Dead;
+        assert_eq!(settled.last_error.as_deref(), failed.then_some("could not look up the name of a host"));
+    }
+    assert_eq!(house.why_disabled(endpoint.id).await, None);
+    shutdown.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_sample_that_a_shutdown_cuts_off_is_over_and_says_why() {
+    let house = House::new().await;
+    let receivers = Receivers::start(&[("a.example", &[PUBLIC])], |_| Does::Hangs).await;
+    let endpoint = house.endpoint("http://a.example/").await;
+    let (shutdown, running) = run(receivers.courier(Arc::clone(&house.store), &hasty()));
+    let sample = house.store.test_endpoint(&house.tenant, endpoint.id, Notice::Completed).await.unwrap().unwrap();
+    house.until(async || (receivers.got().len() == 1).then_some(())).await;
+    shutdown.cancel();
+    running.await.unwrap();
+    let told = house.store.deliveries_of(&house.tenant, sample.job).await.unwrap().pop().unwrap();
+    assert_eq!((told.state, told.tries), (DeliveryState::Dead, 1));
+    assert_eq!(told.last_error.as_deref(), Some("the service was stopped before an answer came"));
 }
 
 /// It may as well be the fault of whoever answers for that name.

@@ -148,16 +148,20 @@ async fn a_job_that_did_not_begin_in_time_fails_and_one_that_did_goes_on() {
     let urgent = NewJob { start_within: Some(patience), ..house.new_job() };
     let begun = house.store.create(NewJob { id: JobId::new(), ..urgent.clone() }).await.unwrap();
     house.store.begin(&house.claim().await.lease).await.unwrap();
+    let claimed = house.store.create(NewJob { id: JobId::new(), ..urgent.clone() }).await.unwrap();
+    house.claim().await;
     let waits = house.store.create(urgent).await.unwrap();
     let patient = house.submit().await;
     let deadlines = Deadlines::new(Arc::clone(&house.store), &Options::default());
     assert_eq!(deadlines.sweep_once().await.unwrap(), NOTHING);
     house.clock.advance(patience + Duration::from_secs(1));
-    assert_eq!(deadlines.sweep_once().await.unwrap(), Swept { done: 1, more: false });
+    assert_eq!(deadlines.sweep_once().await.unwrap(), Swept { done: 2, more: false });
     assert_eq!(deadlines.sweep_once().await.unwrap(), NOTHING);
-    let failed = house.job(waits.id).await.unwrap();
-    assert_eq!(failed.state, JobState::Failed);
-    assert_eq!(failed.error.unwrap().code, FailureCode::StartDeadlineExceeded);
+    for id in [waits.id, claimed.id] {
+        let failed = house.job(id).await.unwrap();
+        assert_eq!((failed.state, failed.begun_at), (JobState::Failed, None));
+        assert_eq!(failed.error.unwrap().code, FailureCode::StartDeadlineExceeded);
+    }
     assert_eq!(house.job(begun.id).await.unwrap().state, JobState::Running);
     assert_eq!(house.job(patient.id).await.unwrap().state, JobState::Queued);
 }

@@ -80,6 +80,9 @@ pub(crate) enum AttemptError {
     /// The engine, or the upload, stopped moving.
     #[error("no progress was made for {:?} in {}", .0.limit, .0.phase)]
     Wedged(Stall),
+    /// The engine is not free as soon as was thought when the job was claimed.
+    #[error("the engine is not free as soon as was predicted")]
+    NotFree,
     /// The attempt was told to stop.
     #[error("the attempt was stopped")]
     Stopped,
@@ -128,6 +131,7 @@ impl AttemptError {
             | Self::InputPanicked
             | Self::InputStalled { .. }
             | Self::Wedged(_) => retryable,
+            Self::NotFree => ErrorClass::Premature,
             Self::Stopped => ErrorClass::Interrupted,
         }
     }
@@ -201,6 +205,7 @@ impl AttemptError {
             | Self::KeepInput(_)
             | Self::InputPanicked
             | Self::Encode(_)
+            | Self::NotFree
             | Self::Stopped => FailureCode::InternalError,
         }
     }
@@ -414,6 +419,7 @@ mod tests {
         let stopped = AttemptError::Generate(GenerateError::Stopped(Stop::Checkpointed));
         assert_eq!(stopped.class(), ErrorClass::Interrupted);
         assert_eq!(AttemptError::Stopped.class(), ErrorClass::Interrupted);
+        assert_eq!(AttemptError::NotFree.class(), ErrorClass::Premature);
     }
 
     #[test]

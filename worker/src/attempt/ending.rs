@@ -40,7 +40,7 @@ impl Ending {
         let class = error.class();
         match class {
             ErrorClass::Unwell => tracing::warn!(error = %Causes(error), "this worker lacks what the job needs"),
-            ErrorClass::Interrupted => {}
+            ErrorClass::Interrupted | ErrorClass::Premature => {}
             _ => tracing::error!(error = %Causes(error), ?class, "the attempt failed"),
         }
         let error = error.job_error();
@@ -48,6 +48,7 @@ impl Ending {
             ErrorClass::Retryable { after } => Self::HandBack(HandBack::Retry { after, error }),
             ErrorClass::Fatal { .. } => Self::Finish(Outcome::Failed(error)),
             ErrorClass::Interrupted => Self::HandBack(HandBack::Drained),
+            ErrorClass::Premature => Self::HandBack(HandBack::Returned),
             ErrorClass::Unwell => Self::HandBack(HandBack::Unwell { after: unwell_pause, error }),
         })
     }

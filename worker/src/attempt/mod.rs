@@ -1,5 +1,6 @@
 //! One attempt at one job, from its claim to its end.
 
+mod account;
 pub(crate) mod adopt;
 pub(crate) mod classify;
 pub(crate) mod ending;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use clapboard_h3::GenerationSpec;
 use clapboard_jobs::{Claimed, Fingerprint, Job, Lease, Preview, ResultObject, RunReport};
+use clapboard_telemetry::metrics::names;
 
 use crate::attempt::classify::AttemptError;
 use crate::attempt::run_engine::Work;
@@ -52,7 +54,8 @@ pub(crate) struct Ended {
 /// is dropped, the heartbeat stops; and nothing stays on the scratch disk, unless it is dropped with a finished video.
 pub(crate) async fn execute(shared: Arc<Shared>, claimed: Claimed, claimed_at: Instant, place: Place) -> Ended {
     let Claimed { lease, job } = claimed;
-    let watch = Arc::new(Watch::new(shared.options.stall_limits, claimed_at + lease.duration));
+    let watch = Watch::new(shared.options.stall_limits, claimed_at + lease.duration);
+    let watch = Arc::new(watch.of(job.partition));
     let attempt = Attempt::new(shared, lease, watch);
     let mut held = Held { place: Some(place), ..Held::default() };
     let made = match job.spec.decode() {
@@ -122,6 +125,7 @@ impl Attempt {
     /// Begins an attempt, whose lease is kept from now on.
     pub(crate) fn new(shared: Arc<Shared>, lease: Lease, watch: Arc<Watch>) -> Self {
         let kept = shared.heartbeat.keep(lease.clone(), Arc::clone(&watch), &shared.options);
+        shared.liveness.follow(&watch);
         let _over = EndOnDrop(Arc::clone(&watch));
         Self { shared, lease, watch, kept, since: Instant::now(), _over }
     }
@@ -138,7 +142,7 @@ impl Attempt {
         let generator = &self.shared.parts.generator;
         // A partition that is not served has none, and the engine refuses it.
         let fingerprint = Fingerprint(generator.fingerprint(spec.partition).unwrap_or_default().to_owned());
-        let media = self.prepare_inputs(&spec, folder).await?;
+        let media = self.watch.timed("prepare", self.prepare_inputs(&spec, folder)).await?;
         let start = self.find_start(job, &fingerprint).await?;
         held.seat = Some(self.take_engine(claimed_at).await?);
         held.place = None;
@@ -199,7 +203,7 @@ impl Attempt {
                     let too_late = pipeline.engine_free_in(window).is_some_and(|wait| wait > most);
                     if too_late || Instant::now() >= bound {
                         tracing::info!("the engine is not free as soon as was predicted: handing the job back");
-                        return Err(AttemptError::Stopped);
+                        return Err(AttemptError::NotFree);
                     }
                     continue;
                 }
@@ -226,7 +230,7 @@ impl Attempt {
         sink: &MuxSink,
         held: &mut Held,
     ) -> Result<Made, AttemptError> {
-        stages.insert("encode".to_owned(), self.encode(sink).await?.as_secs_f64());
+        stages.insert("encode".to_owned(), self.watch.timed("encode", self.encode(sink)).await?.as_secs_f64());
         let since = Instant::now();
         let report = RunReport {
             inference_s: begun_at.elapsed().as_secs_f64(),
@@ -298,7 +302,9 @@ impl Attempt {
         let upload_since = Instant::now();
         let (parts, options) = (&self.shared.parts, &self.shared.options);
         let previews = Previews::begin(&parts.tools.ffmpeg, video);
-        let object = upload(&*parts.blob, &self.lease, video, &self.watch, options).await?;
+        let uploading = upload(&*parts.blob, &self.lease, video, &self.watch, options);
+        let object = self.watch.timed("upload", uploading).await?;
+        names::S3_UPLOAD_SECONDS.record(upload_since.elapsed(), []);
         report.stage_durations_s.insert("upload".to_owned(), upload_since.elapsed().as_secs_f64());
         report.inference_s += since.elapsed().as_secs_f64();
         tracing::info!(

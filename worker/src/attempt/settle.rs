@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clapboard_jobs::{BlobKey, Causes, HandBack, Hint, JobState, Outcome, StoreError};
 
+use crate::attempt::account::Account;
 use crate::attempt::classify::AttemptError;
 use crate::attempt::ending::{self, Ending, Line, Written};
 use crate::attempt::{Attempt, Ended, Held, Made, millis};
@@ -16,6 +17,7 @@ const HINT_PATIENCE: Duration = Duration::from_secs(1);
 impl Attempt {
     /// Writes how the attempt ended, removes a stored result that did not become the job's, and gives back what is held.
     pub(crate) async fn settle(mut self, made: Result<Made, AttemptError>, mut held: Held) -> Ended {
+        let account = Account::of(&made, self.watch.cause());
         if made.is_err() {
             held.clean().await;
         }
@@ -55,6 +57,7 @@ impl Attempt {
         };
         // No beat follows the ending.
         self.watch.end();
+        account.settle(written, &self.watch, self.since.elapsed());
         match written {
             Written::State(state) => {
                 tracing::info!(%state, duration_ms = millis(self.since), "the attempt has ended")
@@ -89,7 +92,7 @@ impl Attempt {
             let (job, now) = tokio::join!(store.get(&self.lease.tenant, self.lease.job), store.now());
             match (job?, now?) {
                 (Some(job), now) if job.state == JobState::Queued && job.run_at <= now => {
-                    Ok(dispatch.push(&[Hint { queue: job.queue(), rank: job.rank, job: job.id }]).await)
+                    Ok(dispatch.push(&[Hint { queue: job.queue(), rank: job.rank, job: job.id }]).await.map(drop))
                 }
                 _ => Ok(Ok(())),
             }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use clapboard_h3::Partition;
 use clapboard_jobs::{Causes, Store, WorkerCard, WorkerState};
+use clapboard_telemetry::metrics::names;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -33,10 +34,20 @@ impl Announcer {
                 self.card.partitions = serving;
             }
             match turns.call(Instant::now() + NOT_PRESSED, store.announce(&self.card)).await {
-                Some(Ok(orders)) if orders.drain => self.ordered.cancel(),
-                Some(Ok(_)) => {}
-                Some(Err(error)) => tracing::warn!(error = %Causes(&error), "could not tell how the worker is doing"),
-                None => tracing::warn!("the store does not answer to how the worker is doing"),
+                Some(Ok(orders)) => {
+                    turns.heard();
+                    if orders.drain {
+                        self.ordered.cancel();
+                    }
+                }
+                Some(Err(error)) => {
+                    names::HEARTBEAT_FAILURES.increment([]);
+                    tracing::warn!(error = %Causes(&error), "could not tell how the worker is doing");
+                }
+                None => {
+                    names::HEARTBEAT_FAILURES.increment([]);
+                    tracing::warn!("the store does not answer to how the worker is doing");
+                }
             }
             tokio::select! {
                 changed = self.standing.changed() => if changed.is_err() {

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use clapboard_jobs::{Beat, Causes, Lease, LeaseError, Store};
 
+use clapboard_telemetry::metrics::names;
+
 use crate::attempt::classify::AttemptError;
 use crate::attempt::ending::{self, Ending, Line, Written};
 use crate::heartbeat::turns::Turns;
@@ -92,10 +94,14 @@ impl Keeper {
             match called {
                 Ok(Called::Begin) => (begun, unanswered) = (true, false),
                 Ok(Called::Beat) => unanswered = false,
-                Ok(Called::InVain) => unanswered = true,
+                Ok(Called::InVain) => {
+                    unanswered = true;
+                    names::HEARTBEAT_FAILURES.increment([]);
+                }
                 // A server that gives up waiting for a lock says so as an error: it is no answer either.
                 Err(LeaseError::Store(error)) => {
                     unanswered = true;
+                    names::HEARTBEAT_FAILURES.increment([]);
                     tracing::warn!(error = %Causes(&error), "a beat failed");
                 }
                 // A beat names no object, so only the loss can be meant.
@@ -104,7 +110,7 @@ impl Keeper {
                     ours = false;
                 }
                 Err(LeaseError::Lost { .. } | LeaseError::ForeignObject { .. }) => {
-                    tracing::info!("the job was deleted or given away: stopping the engine");
+                    tracing::info!("the job was deleted, given away, or had to begin before: stopping the engine");
                     watch.stop(StopCause::LeaseLost);
                     ours = false;
                 }
@@ -140,6 +146,7 @@ impl Keeper {
             return Ok(Called::InVain);
         };
         let Beat { cancel_requested, .. } = beat?;
+        self.turns.heard();
         self.watch.renewed(sent + self.lease.duration);
         if cancel_requested {
             self.watch.stop(StopCause::Cancelled);

@@ -82,6 +82,11 @@ impl Heartbeat {
         Ok(Self { store, turns, runtime: handle, stop, thread: Some(thread) })
     }
 
+    /// Who uses the connection next, and how that goes.
+    pub(crate) fn turns(&self) -> Arc<Turns> {
+        Arc::clone(&self.turns)
+    }
+
     /// Keeps the lease until the attempt is over.
     pub(crate) fn keep(&self, lease: Lease, watch: Arc<Watch>, options: &Options) -> Kept {
         let keeper = Keeper::new(Arc::clone(&self.store), Arc::clone(&self.turns), lease, watch, options);

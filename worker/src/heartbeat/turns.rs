@@ -14,6 +14,14 @@ const MOST_PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Turns {
     patience: Duration,
     queue: Mutex<Queue>,
+    /// When a call has ended last, however it did, and when the store has answered one.
+    ended: Mutex<Ended>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Ended {
+    moved_at: Instant,
+    heard_at: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -35,14 +43,37 @@ impl Turns {
     /// one more, there is time for the beat of every other lease.
     pub(crate) fn new(lease: Duration, margin: Duration) -> Arc<Self> {
         let patience = (lease.saturating_sub(margin) / 3).min(MOST_PATIENCE);
-        Arc::new(Self { patience, queue: Mutex::default() })
+        let now = Instant::now();
+        Arc::new(Self { patience, queue: Mutex::default(), ended: Mutex::new(Ended { moved_at: now, heard_at: now }) })
     }
 
     /// Makes a call when it is its turn; none when it is not answered in time. Of those who wait, the one whose `due` comes
     /// first is the next.
     pub(crate) async fn call<T>(self: &Arc<Self>, due: Instant, call: impl Future<Output = T>) -> Option<T> {
         let _turn = self.take(due).await;
-        tokio::time::timeout(self.patience, call).await.ok()
+        let answer = tokio::time::timeout(self.patience, call).await.ok();
+        self.ended().moved_at = Instant::now();
+        answer
+    }
+
+    /// Takes note that the store has answered a heartbeat.
+    pub(crate) fn heard(&self) {
+        self.ended().heard_at = Instant::now();
+    }
+
+    /// When a call has ended last, answered or not; to begin with, when the turns were made.
+    pub(crate) fn moved_at(&self) -> Instant {
+        self.ended().moved_at
+    }
+
+    /// When the store has answered a heartbeat last.
+    pub(crate) fn heard_at(&self) -> Instant {
+        self.ended().heard_at
+    }
+
+    fn ended(&self) -> MutexGuard<'_, Ended> {
+        // A single assignment leaves nothing half done.
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn take(self: &Arc<Self>, due: Instant) -> Turn {

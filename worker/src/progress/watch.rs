@@ -5,8 +5,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use clapboard_engine::{Command, Control, Phase as EnginePhase, ProgressEvent};
+use clapboard_h3::Partition;
 use clapboard_jobs::{Phase, Progress};
+use clapboard_telemetry::metrics::names;
+use clapboard_telemetry::traces;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use crate::options::StallLimits;
 use crate::progress::meter::{GENERATED_PERCENT, Meter};
@@ -50,8 +54,10 @@ pub(crate) enum Stage {
 #[derive(Debug)]
 pub(crate) struct Watch {
     stall_limits: StallLimits,
-    /// The attempt's, for what the engine's thread logs.
+    /// The attempt's, for what the engine's thread logs, and what the stages are traced below.
     span: tracing::Span,
+    /// The partition of the job, for metrics.
+    partition: &'static str,
     command: AtomicU8,
     state: Mutex<State>,
     /// The engine has given its first sign of life.
@@ -76,11 +82,23 @@ struct State {
     meter: Meter,
     pace: Pace,
     /// What the engine is at, and since when.
-    phase: Option<(EnginePhase, Instant)>,
+    phase: Option<Running>,
     moved_at: Instant,
     lease_until: Instant,
     cause: Option<StopCause>,
+    /// When somebody was first heard to want the job cancelled.
+    cancelled_at: Option<Instant>,
     stall: Option<Stall>,
+}
+
+/// A phase of the engine that is under way.
+#[derive(Debug)]
+struct Running {
+    phase: EnginePhase,
+    since: Instant,
+    /// When the last step was done, or the phase began.
+    step_at: Instant,
+    span: tracing::Span,
 }
 
 const RUN: u8 = 0;
@@ -98,11 +116,13 @@ impl Watch {
             moved_at: Instant::now(),
             lease_until,
             cause: None,
+            cancelled_at: None,
             stall: None,
         };
         Self {
             stall_limits,
             span: tracing::Span::current(),
+            partition: "unknown",
             command: AtomicU8::new(RUN),
             state: Mutex::new(state),
             begun: CancellationToken::new(),
@@ -113,6 +133,29 @@ impl Watch {
             ending: CancellationToken::new(),
             over: CancellationToken::new(),
         }
+    }
+
+    /// Says of which partition the job is.
+    pub(crate) fn of(self, partition: Partition) -> Self {
+        Self { partition: partition.as_str(), ..self }
+    }
+
+    /// The partition of the job, as metrics have it.
+    pub(crate) fn partition(&self) -> &'static str {
+        self.partition
+    }
+
+    /// The span of the attempt.
+    pub(crate) fn span(&self) -> &tracing::Span {
+        &self.span
+    }
+
+    /// Does a part of the attempt as a stage of its trace, and takes note of how long that took.
+    pub(crate) async fn timed<T>(&self, name: &'static str, work: impl Future<Output = T>) -> T {
+        let since = Instant::now();
+        let done = work.instrument(traces::stage(&self.span, name)).await;
+        names::JOB_PHASE_SECONDS.record(since.elapsed(), [self.partition, name]);
+        done
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -175,10 +218,12 @@ impl Watch {
         if state.stage == Stage::Finishing { None } else { state.pace.remaining(now, GENERATED_PERCENT, lateness) }
     }
 
-    /// Logs a phase that has ended just now.
-    fn tell(&self, ended: Option<(EnginePhase, Instant)>) {
-        if let Some((phase, since)) = ended {
-            let duration_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+    /// Logs and measures a phase that has ended just now, whose span ends as well.
+    fn tell(&self, ended: Option<Running>) {
+        if let Some(Running { phase, since, .. }) = ended {
+            let took = since.elapsed();
+            names::JOB_PHASE_SECONDS.record(took, [self.partition, phase.as_str()]);
+            let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
             self.span.in_scope(|| tracing::info!(%phase, duration_ms, "a phase is done"));
         }
     }
@@ -204,6 +249,9 @@ impl Watch {
             let mut state = self.state();
             let weightier = state.cause.map_or(cause, |known| known.max(cause));
             state.cause = Some(weightier);
+            if cause == StopCause::Cancelled {
+                state.cancelled_at.get_or_insert_with(Instant::now);
+            }
             weightier
         };
         if cause == StopCause::Drain {
@@ -220,19 +268,31 @@ impl Watch {
         self.state().cause
     }
 
+    /// When somebody was first heard to want the job cancelled.
+    pub(crate) fn cancelled_at(&self) -> Option<Instant> {
+        self.state().cancelled_at
+    }
+
+    /// Looks whether anything still moves, and tells nobody.
+    pub(crate) fn stalled(&self, now: Instant) -> Option<Stall> {
+        self.stall_of(&self.state(), now)
+    }
+
+    fn stall_of(&self, state: &State, now: Instant) -> Option<Stall> {
+        if state.stage == Stage::Waiting {
+            return None;
+        }
+        let phase = state.meter.progress().phase;
+        let limit = self.stall_limits.of(phase);
+        (now.saturating_duration_since(state.moved_at) >= limit).then_some(Stall { phase, limit })
+    }
+
     /// Looks whether the engine still moves; the first time that it does not, everybody is told.
     pub(crate) fn look(&self, now: Instant) -> Option<Stall> {
         let stall = {
             let mut state = self.state();
-            if state.stage == Stage::Waiting {
-                return None;
-            }
-            let phase = state.meter.progress().phase;
-            let limit = self.stall_limits.of(phase);
-            if now.saturating_duration_since(state.moved_at) < limit {
-                return None;
-            }
-            *state.stall.get_or_insert(Stall { phase, limit })
+            let stall = self.stall_of(&state, now)?;
+            *state.stall.get_or_insert(stall)
         };
         self.wedged.cancel();
         Some(stall)
@@ -270,9 +330,15 @@ impl clapboard_engine::Progress for Watch {
             match event {
                 ProgressEvent::Phase(phase) => {
                     state.pace.enter();
-                    state.phase.replace((phase, now))
+                    let span = traces::stage(&self.span, phase.as_str());
+                    state.phase.replace(Running { phase, since: now, step_at: now, span })
                 }
                 ProgressEvent::Part { .. } | ProgressEvent::Step { .. } => {
+                    if let (ProgressEvent::Step { done, total }, Some(running)) = (event, &mut state.phase) {
+                        traces::step(&running.span, done, total);
+                        names::GPU_STEP_SECONDS.record(now.duration_since(running.step_at), [self.partition]);
+                        running.step_at = now;
+                    }
                     let percent = state.meter.exact_percent();
                     state.pace.note(now, percent);
                     None

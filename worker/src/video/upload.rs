@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use clapboard_jobs::{Blob, BlobError, Causes, Lease, Phase, ResultObject};
+use clapboard_telemetry::metrics::names;
 
 use crate::attempt::classify::AttemptError;
 use crate::options::Options;
@@ -48,6 +49,7 @@ pub(crate) async fn upload(
         if !matches!(error, BlobError::Unavailable { .. }) || Instant::now() >= deadline {
             return Err(AttemptError::Upload(error));
         }
+        names::S3_UPLOAD_RETRIES.increment([]);
         let wait = waits.next();
         tracing::warn!(error = %Causes(&error), ?wait, "could not store the video, trying again");
         tokio::select! {

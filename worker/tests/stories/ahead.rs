@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clapboard_engine::ProgressEvent;
-use clapboard_jobs::{AttemptEnd, JobState, Phase, Status};
+use clapboard_jobs::fixtures::small_spec;
+use clapboard_jobs::{AttemptEnd, JobId, JobState, NewJob, Phase, Status};
 use clapboard_worker::Options;
 
 use crate::blobs::GatedBlob;
@@ -124,7 +125,7 @@ async fn a_job_that_was_claimed_ahead_too_early_is_handed_back_uncounted() {
     house.until_state(second, JobState::Running).await;
     slower.open();
     house.until(second, |job| job.fence.0 > 1 || job.state == JobState::Queued).await;
-    assert_eq!(house.ends(second).await[0], Some(AttemptEnd::Drained));
+    assert_eq!(house.ends(second).await[0], Some(AttemptEnd::Returned));
     gate.open();
     for id in [first, second] {
         assert_eq!(house.until_state(id, JobState::Completed).await.attempt, 1);
@@ -145,11 +146,64 @@ async fn a_job_that_is_claimed_ahead_of_an_engine_that_falls_silent_is_handed_ba
     house.until_hinted_at(&left).await;
     // The engine is silent for longer than any prediction: nothing is claimed ahead of it any more.
     house.until_renewed(first, 40).await;
-    assert_eq!(house.ends(second).await, [Some(AttemptEnd::Drained)]);
+    assert_eq!(house.ends(second).await, [Some(AttemptEnd::Returned)]);
     assert_eq!(house.find(first).await.unwrap().status(), Status::InProgress);
     gate.open();
     for id in [first, second] {
         assert_eq!(house.until_state(id, JobState::Completed).await.attempt, 1);
     }
+    worker.stop().await.unwrap();
+}
+
+/// A job with so little time that it cannot wait for the engine, claimed ahead of an engine that waits for the gate.
+async fn late(house: &House) -> (JobId, JobId) {
+    let first = house.submit().await;
+    let patience = Duration::from_secs(90);
+    let urgent = NewJob { start_within: Some(patience), ..NewJob::new(house.tenant.clone(), "h3", &small_spec()) };
+    let second = house.store.create(urgent).await.unwrap();
+    house.until_state(second.id, JobState::Running).await;
+    house.clock.advance(patience);
+    (first, second.id)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_is_claimed_ahead_fails_at_its_deadline_and_leaves_its_place() {
+    let house = House::new().await;
+    let gate = Gate::default();
+    let _open = Opener(gate.clone());
+    let worker = house.start_with(Scripted::close_to_the_end(&gate), ahead(&house));
+    let (first, second) = late(&house).await;
+    assert_eq!(house.store.fail_overdue(10).await.unwrap(), [second]);
+    let failed = house.find(second).await.unwrap();
+    assert_eq!((failed.state, failed.begun_at), (JobState::Failed, None));
+    assert_eq!(house.ends(second).await, [Some(AttemptEnd::Failed)]);
+    // Its worker hears of it while the engine is still taken, and has room for another.
+    let third = house.submit().await;
+    house.until_state(third, JobState::Running).await;
+    assert_eq!(house.find(first).await.unwrap().status(), Status::InProgress);
+    gate.open();
+    for id in [first, third] {
+        house.until_state(id, JobState::Completed).await;
+    }
+    assert_eq!(house.find(second).await.unwrap().state, JobState::Failed);
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_is_claimed_ahead_does_not_begin_after_its_deadline() {
+    let house = House::new().await;
+    let gate = Gate::default();
+    let _open = Opener(gate.clone());
+    let worker = house.start_with(Scripted::close_to_the_end(&gate), ahead(&house));
+    let (first, second) = late(&house).await;
+    // The engine is free before anybody has looked for such jobs.
+    gate.open();
+    house.until_state(first, JobState::Completed).await;
+    let third = house.submit().await;
+    house.until_state(third, JobState::Completed).await;
+    let held = house.find(second).await.unwrap();
+    assert_eq!((held.state, held.begun_at), (JobState::Running, None));
+    assert_eq!(house.store.fail_overdue(10).await.unwrap(), [second]);
+    assert_eq!(house.ends(second).await, [Some(AttemptEnd::Failed)]);
     worker.stop().await.unwrap();
 }

@@ -17,8 +17,8 @@ struct Restless {
 
 #[async_trait]
 impl Dispatch for Restless {
-    async fn push(&self, _hints: &[Hint]) -> Result<(), DispatchError> {
-        Ok(())
+    async fn push(&self, _hints: &[Hint]) -> Result<usize, DispatchError> {
+        Ok(0)
     }
 
     async fn pop(&self, queues: &[Queue], _wait: Duration) -> Result<Option<Hint>, DispatchError> {

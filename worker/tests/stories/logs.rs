@@ -57,7 +57,7 @@ async fn a_job_that_is_deleted_under_its_worker_is_no_warning() {
     let lines = book.of(id);
     assert!(lines.iter().all(|line| !line.contains(" WARN ") && !line.contains(" ERROR ")), "{lines:#?}");
     let told = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
-    assert_eq!((told("the job was deleted or given away"), told("the attempt is discarded")), (1, 1), "{lines:#?}");
+    assert_eq!((told("the job was deleted, given away"), told("the attempt is discarded")), (1, 1), "{lines:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
