@@ -3,7 +3,10 @@
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue};
 use clapboard_jobs::{BlobKey, Causes, Hint, Job, JobHook, JobId, NewJob, StoreError, Tenant, TraceParent};
+use clapboard_telemetry::metrics::names;
+use clapboard_telemetry::traces;
 use tokio::time::Instant;
+use tracing::Instrument;
 use uuid::Uuid;
 
 use crate::app::{AppState, Shared};
@@ -176,7 +179,7 @@ pub(crate) fn under(terms: Terms, headers: &HeaderMap, job: NewJob, media: Optio
 }
 
 /// Returns the trace that a request belongs to. One that cannot be read is as none, as the standard has it.
-fn trace(headers: &HeaderMap) -> Option<TraceParent> {
+pub(crate) fn trace(headers: &HeaderMap) -> Option<TraceParent> {
     let mut given = headers.get_all("traceparent").iter();
     match (given.next(), given.next()) {
         (Some(trace), None) => trace.to_str().ok()?.trim().parse().ok(),
@@ -207,8 +210,12 @@ async fn commit(state: &AppState, admitted: Admitted) -> Result<Made, ApiError> 
     };
     // As late as can be: what counts is how long ago the request came when its job is made.
     let new = NewJob { submission: mark.map(|mark| mark.submission()), ..new };
+    // Whoever works on the job goes on from here.
+    let span = traces::send(new.partition.as_str(), &new.id);
+    let sent = traces::parent_of(&span).and_then(|text| text.parse().ok());
+    let new = NewJob { trace: sent.or(new.trace), ..new };
     let again = new.clone();
-    let made = match state.store.create(new).await {
+    let made = match state.store.create(new).instrument(span).await {
         Err(unheard @ StoreError::Unavailable { .. }) => create_again(state, again, unheard).await?,
         Err(StoreError::Resubmitted { job }) => replayed(state, &again.tenant, job).await?,
         created => Made { job: created?, replayed: false },
@@ -218,6 +225,7 @@ async fn commit(state: &AppState, admitted: Admitted) -> Result<Made, ApiError> 
         return Ok(made);
     }
     let job = &made.job;
+    names::JOBS_SUBMITTED.increment([job.partition.as_str()]);
     if let Some(stored) = stored {
         stored.keep();
     }
@@ -288,11 +296,15 @@ pub(crate) fn seed(state: &AppState) -> u64 {
 
 /// Returns what `x-ignored-fields` says of parameters that nothing documents; none when there are none.
 ///
-/// Errors: `unknown_parameter` when the request asks for strictness.
+/// Errors: `invalid_value` for one without a name, which could not be named, and `unknown_parameter` when the request asks for
+/// strictness.
 pub(crate) fn ignored(headers: &HeaderMap, unknown: &[String]) -> Result<Option<HeaderValue>, ApiError> {
     let Some(first) = unknown.first() else {
         return Ok(None);
     };
+    if unknown.iter().any(|name| name.trim().is_empty()) {
+        return Err(ApiError::new(ErrorCode::InvalidValue, "each field and parameter must have a name"));
+    }
     if asks(headers, "x-strict") {
         let message = format!("{} is not a parameter", shown(first));
         return Err(ApiError::new(ErrorCode::UnknownParameter, message).with_param(first));
@@ -318,5 +330,9 @@ mod tests {
         let expected = format!("foo, \\u{{e4}}\\r\\nset-cookie: x, {}", "y".repeat(MAX_IGNORED_CHARS));
         assert_eq!(header.to_str().unwrap(), expected);
         assert_eq!(ignored(&HeaderMap::new(), &[]).unwrap(), None);
+        for blank in ["", " ", "\u{3000}"] {
+            let refused = ignored(&HeaderMap::new(), &["foo".to_owned(), blank.to_owned()]).unwrap_err();
+            assert_eq!((refused.code, refused.param), (ErrorCode::InvalidValue, None), "{blank:?}");
+        }
     }
 }

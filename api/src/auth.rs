@@ -3,13 +3,15 @@
 mod keys;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use clapboard_jobs::{ApiKeyId, Grant, Rate, Scope, StoreError, Tenant};
+use clapboard_jobs::{ApiKeyId, Causes, Grant, Rate, Scope, StoreError, Tenant};
+use tokio::time::sleep;
 
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
@@ -67,6 +69,22 @@ impl Access {
         match &self.pass {
             Some(pass) => Ok(pass.grant().await?.is_some()),
             None => Ok(true),
+        }
+    }
+
+    /// Waits until who was let in would not be any more, looking every so often; for ever where there are no keys.
+    pub(crate) async fn revoked(&self, look_every: Duration) {
+        if self.pass.is_none() {
+            return std::future::pending().await;
+        }
+        loop {
+            sleep(look_every).await;
+            match self.is_still_good().await {
+                Ok(true) => {}
+                Ok(false) => return,
+                // Nobody is shut out for what cannot be known.
+                Err(error) => tracing::warn!(error = %Causes(&error), "could not look whether a key is still good"),
+            }
         }
     }
 

@@ -2,15 +2,19 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use clapboard_jobs::TraceParent;
+use clapboard_telemetry::metrics::names;
+use clapboard_telemetry::traces;
 use tracing::Instrument;
 use uuid::Uuid;
 
+use crate::admission;
 use crate::body;
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
@@ -30,9 +34,13 @@ pub(crate) async fn edge(State(options): State<Arc<Options>>, request: Request, 
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned()).unwrap_or_default();
     let id = request_id(request.headers(), &route);
     let span = tracing::info_span!("request", request.id = id.to_str().unwrap_or_default());
-    let response = next.run(body::drained(request, &options)).instrument(span.clone()).await;
+    let traced = span.in_scope(|| traced(&method, &route, request.headers()));
+    let answering = next.run(body::drained(request, &options)).instrument(traced.clone());
+    let response = answering.instrument(span.clone()).await;
     let mut response = shaped(response, &method);
     let status = response.status();
+    traces::status(&traced, status.as_u16());
+    count(&method, &route, &response, began.elapsed());
     let duration_ms = began.elapsed().as_millis() as u64;
     macro_rules! log {
         ($level:ident) => {
@@ -53,6 +61,47 @@ pub(crate) async fn edge(State(options): State<Arc<Options>>, request: Request, 
     }
     response.headers_mut().insert(REQUEST_ID, id);
     response
+}
+
+/// Begins the span of a request. One that looks at something has none, unless it belongs to a trace of its client's: most of
+/// those wait for something else, and would be traces of a single span.
+fn traced(method: &Method, route: &str, headers: &HeaderMap) -> tracing::Span {
+    let parent = admission::trace(headers);
+    if parent.is_none() && matches!(*method, Method::GET | Method::HEAD) {
+        return tracing::Span::none();
+    }
+    traces::request(known(method), route, parent.as_ref().map(TraceParent::as_str))
+}
+
+/// Counts a request by what can only have few values.
+fn count(method: &Method, route: &str, response: &Response, took: Duration) {
+    let class = match response.status().as_u16() {
+        ..=299 => "2xx",
+        300..=399 => "3xx",
+        400..=499 => "4xx",
+        500.. => "5xx",
+    };
+    let route = if route.is_empty() { "none" } else { route };
+    names::HTTP_REQUEST_SECONDS.record(took, [known(method), route, class]);
+    let limit = match response.extensions().get() {
+        Some(ErrorCode::RateLimitExceeded) => "rate",
+        Some(ErrorCode::QueueFull) => "queue",
+        Some(ErrorCode::ConcurrencyLimit) => "concurrency",
+        Some(ErrorCode::NoCapacity) => "capacity",
+        _ => return,
+    };
+    names::LIMITS_HIT.increment([limit]);
+}
+
+/// Returns the name of a method that some route takes; `other` for what a client has made up.
+fn known(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::DELETE => "DELETE",
+        _ => "other",
+    }
 }
 
 /// Tells whether a request is one of the many by which clients wait for something else.

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use clapboard_h3::Invalid;
+use clapboard_h3::{Invalid, InvalidCode};
 use clapboard_jobs::{BlobError, Causes, JobId, StoreError};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -105,9 +105,17 @@ impl ApiError {
     }
 }
 
+/// What is told besides to a request that says nothing of its ratio, which is all that `requires an explicit aspect_ratio` says:
+/// OpenAI's clients know `size` alone.
+const RATIO_HINT: &str = "; a video from text alone needs size, WIDTHxHEIGHT in pixels, or aspect_ratio, such as 16:9";
+
 impl From<Invalid> for ApiError {
     fn from(invalid: Invalid) -> Self {
-        Self::new(invalid.code.into(), invalid.to_string()).with_param(invalid.field)
+        let mut message = invalid.to_string();
+        if invalid.code == InvalidCode::MissingRequiredParameter && invalid.field == "aspect_ratio" {
+            message.push_str(RATIO_HINT);
+        }
+        Self::new(invalid.code.into(), message).with_param(invalid.field)
     }
 }
 
@@ -128,6 +136,11 @@ impl From<StoreError> for ApiError {
             }
             StoreError::TooManyEndpoints { limit } => {
                 Self::new(ErrorCode::InvalidValue, format!("there may be at most {limit} webhook endpoints"))
+            }
+            StoreError::EndpointDisabled { endpoint } => {
+                let message =
+                    format!("the endpoint {endpoint} is disabled, so that nothing is sent to it: enable it first");
+                Self::new(ErrorCode::WebhookEndpointDisabled, message).with_param("webhook_delivery_id")
             }
             StoreError::TestPending { endpoint } => {
                 let message = format!("a test of {endpoint} is pending");
@@ -209,6 +222,7 @@ impl IntoResponse for ApiError {
             },
         };
         let mut response = (self.code.status(), Json(body)).into_response();
+        response.extensions_mut().insert(self.code);
         let headers = response.headers_mut();
         if let Some(retry) = self.should_retry {
             headers.insert("x-should-retry", HeaderValue::from_static(if retry { "true" } else { "false" }));

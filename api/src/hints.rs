@@ -54,13 +54,13 @@ impl Hints {
 
 #[async_trait]
 impl Dispatch for Hints {
-    async fn push(&self, hints: &[Hint]) -> Result<(), DispatchError> {
+    async fn push(&self, hints: &[Hint]) -> Result<usize, DispatchError> {
         let pushed = match tokio::time::timeout(PATIENCE, self.inner.push(hints)).await {
             Ok(pushed) => pushed,
             Err(elapsed) => Err(DispatchError { doing: "hinting at a new job", source: elapsed.into() }),
         };
         match &pushed {
-            Ok(()) => {
+            Ok(_) => {
                 let lost = self.losing(Losing::recover);
                 if lost > 0 {
                     tracing::info!(lost, "hints get through again");

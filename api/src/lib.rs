@@ -34,6 +34,7 @@ mod media;
 mod models;
 mod openapi;
 mod options;
+mod plain_url;
 mod query;
 mod readiness;
 mod server;

@@ -6,6 +6,7 @@ use axum::extract::Query;
 use axum::http::{HeaderMap, HeaderName, Uri};
 use serde::Serialize;
 use utoipa::ToSchema;
+use utoipa::openapi::{RefOr, Schema};
 
 use crate::admission::ignored;
 use crate::body::METADATA;
@@ -51,6 +52,27 @@ pub(crate) fn limit(text: &str) -> Result<u32, ApiError> {
 pub(crate) fn ignored_header(request: &HeaderMap, unknown: &[String]) -> Result<HeaderMap, ApiError> {
     let names = ignored(request, unknown)?;
     Ok(names.map(|names| (HeaderName::from_static("x-ignored-fields"), names)).into_iter().collect())
+}
+
+/// Returns the header by which the reply of a list of `T` names the parameters that nothing documents, where there are any.
+///
+/// Errors: `unsupported_parameter` for one that names a field of what is listed: whoever sends it means to get fewer, and would
+/// take all for these. `unknown_parameter` when the request asks for strictness.
+pub(crate) fn ignored_in_list<T: utoipa::PartialSchema>(
+    request: &HeaderMap,
+    unknown: &[String],
+) -> Result<HeaderMap, ApiError> {
+    match unknown.iter().find(|name| is_field::<T>(name)) {
+        Some(field) => Err(ApiError::unsupported_parameter(field, format!("the list cannot be filtered by {field}"))),
+        None => ignored_header(request, unknown),
+    }
+}
+
+fn is_field<T: utoipa::PartialSchema>(name: &str) -> bool {
+    match T::schema() {
+        RefOr::T(Schema::Object(object)) => object.properties.contains_key(name),
+        _ => false,
+    }
 }
 
 /// What is listed.

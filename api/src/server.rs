@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
+use axum::http::{StatusCode, header};
+use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -112,6 +114,15 @@ async fn accept(listener: &TcpListener) -> TcpStream {
     }
 }
 
+/// Takes away the length of an answer that has no body by its status: the router says 0 for want of one, and to HEAD it would be
+/// sent, where it says of a 304 that the file is empty.
+fn without_wrong_length(mut response: Response) -> Response {
+    if matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+    }
+    response
+}
+
 /// The connections of a server.
 struct Connections {
     router: Router,
@@ -131,7 +142,8 @@ impl Connections {
         let (router, client) = (self.router.clone(), socket.client());
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(client.clone());
-            router.clone().oneshot(request)
+            let answered = router.clone().oneshot(request);
+            async move { answered.await.map(without_wrong_length) }
         });
         let connection = self.http.serve_connection(TokioIo::new(socket), service);
         let (closing, cut) = (self.closing.clone(), self.cut.clone());

@@ -15,6 +15,7 @@ use crate::error::ApiError;
 use crate::error_code::ErrorCode;
 use crate::fetch::MAX_URL_BYTES;
 use crate::media::{DataUrl, MAX_FILES};
+use crate::plain_url::is_plain;
 
 /// A medium of a request.
 #[derive(Debug)]
@@ -275,6 +276,9 @@ fn source(kind: ReferenceKind, url: Value) -> Result<Source, String> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err("it must not hold a user name or password".to_owned());
     }
+    if !is_plain(text.trim(), &url) {
+        return Err(format!("it must begin with {}:// and its host, and with nothing else", url.scheme()));
+    }
     Ok(Source::Url { kind, url })
 }
 
@@ -353,6 +357,10 @@ mod tests {
             ("image_reference", "image_url", json!("http://")),
             ("image_reference", "image_url", json!("https://me:pw@a.example/")),
             ("image_reference", "image_url", json!("https://me@a.example/")),
+            ("image_reference", "image_url", json!("https://@a.example/")),
+            ("image_reference", "image_url", json!("https:///a.example/1.png")),
+            ("image_reference", "image_url", json!("https:a.example/1.png")),
+            ("image_reference", "image_url", json!("https://a.example\\@8.8.8.8/1.png")),
             ("image_reference", "image_url", json!(format!("https://a.example/{}", "x".repeat(MAX_URL_BYTES)))),
             ("image_reference", "image_url", json!({"url": "https://a.example"})),
             ("image_reference", "image_url", json!(null)),

@@ -4,6 +4,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 
+use clapboard_jobs::{Job, JobId, JobState, Store, StoreError, Tenant};
+use clapboard_telemetry::metrics::{self, names};
+
 use super::id::VideoId;
 use super::{Video, described, poll_after};
 use crate::app::AppState;
@@ -28,8 +31,22 @@ pub(crate) async fn cancel(
     Caller(tenant): Caller,
     VideoId(id): VideoId,
 ) -> Result<(HeaderMap, Json<Video>), ApiError> {
-    let job = state.store.cancel(&tenant, id).await?.ok_or_else(ApiError::video_not_found)?;
+    let job = end(&*state.store, &tenant, id).await?.ok_or_else(ApiError::video_not_found)?;
     tracing::info!(job.id = %id, job.state = %job.state, "somebody asked for the cancel of a job");
     let video = described(&state, &job).await.unwrap_or_else(|_| Video::of(&job));
     Ok((poll_after(&state), Json(video)))
+}
+
+/// Cancels a job, and counts it if that has ended it.
+pub(super) async fn end(store: &dyn Store, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError> {
+    // By the store's clock, since a job that had ended before is not counted again.
+    let before = if metrics::is_on() { store.now().await.ok() } else { None };
+    let cancelled = store.cancel(tenant, id).await?;
+    if let (Some(before), Some(job)) = (before, &cancelled)
+        && job.state == JobState::Cancelled
+        && job.finished_at.is_some_and(|at| at >= before)
+    {
+        names::JOBS_FINISHED.increment([job.partition.as_str(), "cancelled", "cancelled"]);
+    }
+    Ok(cancelled)
 }

@@ -238,8 +238,12 @@ pub(super) fn without_result(job: &Job) -> ApiError {
 }
 
 fn failed(job: &Job) -> ApiError {
-    let reason = job.error.as_ref().map(JobError::to_string).unwrap_or_default();
-    ApiError::new(ErrorCode::VideoFailed, format!("the video has no content: {reason}")).with_video(job.id)
+    let reason = match job.state {
+        JobState::Cancelled => "it was cancelled".to_owned(),
+        _ => job.error.as_ref().map(JobError::to_string).unwrap_or_default(),
+    };
+    let message = format!("the video has no content: {reason}");
+    ApiError::new(ErrorCode::VideoFailed, message).with_param("video_id").with_video(job.id)
 }
 
 async fn finished(

@@ -12,7 +12,7 @@ use crate::app::AppState;
 use crate::auth::Caller;
 use crate::error::{ApiError, ErrorBody};
 use crate::error_code::ErrorCode;
-use crate::query::{Page, ignored_header, limit, metadata_key, pairs};
+use crate::query::{Page, ignored_in_list, limit, metadata_key, pairs};
 
 /// Lists videos in the order in which they were made.
 #[utoipa::path(
@@ -41,7 +41,7 @@ pub(crate) async fn list(
     request: HeaderMap,
 ) -> Result<(HeaderMap, Json<Page<Video>>), ApiError> {
     let (query, unknown) = query(&uri)?;
-    let ignored = ignored_header(&request, &unknown)?;
+    let ignored = ignored_in_list::<Video>(&request, &unknown)?;
     let page = state.store.list(&tenant, &query).await?;
     Ok((ignored, Json(Page::of(page.jobs.iter().map(Video::of).collect(), page.has_more))))
 }

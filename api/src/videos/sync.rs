@@ -14,6 +14,7 @@ use super::object::mebibytes;
 use super::{CreateVideo, VideoFile};
 use crate::admission::{Admission, Made, Waiting, admit, asks, make};
 use crate::app::{AppState, Shared};
+use crate::auth::Access;
 use crate::client::{Client, gone, unwanted};
 use crate::error::{ApiError, ErrorBody};
 use crate::error_code::ErrorCode;
@@ -44,6 +45,7 @@ use crate::{health, submission};
             ("x-ignored-fields" = String, description = "The fields that nothing documents, if there were any."),
         )),
         (status = 400, description = "A field breaks a rule, which the error names.", body = ErrorBody),
+        (status = 401, description = "The API key is missing or not known, or was taken away while the video was waited for, which goes on.", body = ErrorBody),
         (status = 404, description = "The video was deleted while it was waited for.", body = ErrorBody),
         (status = 408, description = "The body did not come in time, or stood still.", body = ErrorBody),
         (status = 410, description = "The video has been made before, and its file was kept as long as files are.", body = ErrorBody),
@@ -58,6 +60,7 @@ use crate::{health, submission};
 )]
 pub(crate) async fn create_sync(State(shared): State<Shared>, request: Request) -> Result<Response, ApiError> {
     let keeps = asks(request.headers(), "x-keep-job") || submission::is_named(request.headers());
+    let access = Access::of(request.extensions())?.clone();
     let client = request.extensions().get::<Client>().cloned().filter(|_| !keeps);
     let admission = admit(&shared, request, Waiting { client: client.clone(), stays: keeps }).await?;
     let state = shared.app;
@@ -73,6 +76,7 @@ pub(crate) async fn create_sync(State(shared): State<Shared>, request: Request) 
         waited = ended(&state, &job.tenant, job.id) => waited,
         () = tokio::time::sleep(state.options.sync_timeout) => Err(out_of_time(&state, job.id)),
         () = state.readiness.closed() => Err(interrupted(&state, job.id)),
+        () = access.revoked(state.options.sync_poll) => Err(shut_out(job.id)),
         () = gone(client) => return Err(after_commit(unwanted(), job.id)),
     };
     // From here on there is an answer, and whatever it is, the job is not to be cancelled for it.
@@ -129,6 +133,12 @@ fn out_of_time(state: &AppState, id: JobId) -> ApiError {
     ApiError::new(ErrorCode::SyncTimeout, message)
 }
 
+/// Makes the answer to a client whose key is taken away while it waits. Its job is its tenant's, as any that was made before.
+fn shut_out(id: JobId) -> ApiError {
+    let message = format!("the API key was taken away before the video was finished, which goes on as {id}");
+    ApiError::new(ErrorCode::InvalidApiKey, message)
+}
+
 /// Makes the answer of a service that stops while a client waits. The job stays in the queue, so the client must ask
 /// for it and not for another one.
 fn interrupted(state: &AppState, id: JobId) -> ApiError {
@@ -170,7 +180,7 @@ impl Drop for CancelOnDrop {
         };
         let store = self.state.store.clone();
         self.state.tasks.spawn(async move {
-            match store.cancel(&tenant, id).await {
+            match super::cancel::end(&*store, &tenant, id).await {
                 Ok(_) => tracing::info!(job.id = %id, "cancelled a job whose client has gone"),
                 Err(error) => {
                     tracing::warn!(job.id = %id, error = %Causes(&error), "could not cancel a job whose client has gone");

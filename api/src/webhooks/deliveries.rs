@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
-use clapboard_jobs::{Delivery, DeliveryId, DeliveryQuery, Receiver, Tenant};
+use clapboard_jobs::{Delivery, DeliveryPage, DeliveryQuery, JobId, Receiver, StoreError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -12,10 +12,7 @@ use crate::app::AppState;
 use crate::auth::Caller;
 use crate::error::{ApiError, ErrorBody};
 use crate::error_code::ErrorCode;
-use crate::query::{Listed, Page, ignored_header, limit, pairs};
-
-/// How many deliveries are looked through at a time.
-const LOOK_THROUGH: u32 = 1_000;
+use crate::query::{Listed, Page, ignored_in_list, limit, pairs};
 
 /// One event for one receiver.
 #[derive(Debug, Serialize, ToSchema)]
@@ -28,8 +25,10 @@ pub(crate) struct WebhookDelivery {
     created_at: i64,
     /// What is told: `video.completed` or `video.failed`.
     event_type: &'static str,
-    /// About which video; of a test, about one that never was.
+    /// About which video; of a sample, about one that never was.
     video_id: String,
+    /// It is a sample, by which an endpoint was tested.
+    sample: bool,
     /// For which endpoint; null when the video had a URL of its own.
     #[schema(required = true)]
     endpoint_id: Option<String>,
@@ -38,9 +37,10 @@ pub(crate) struct WebhookDelivery {
     url: Option<String>,
     /// `pending`, `delivered`, or `dead` when it is not tried any more.
     status: &'static str,
-    /// How often it was tried.
+    /// How often it was tried, with the try that is under way.
     tries: u32,
-    /// When it is tried next, in seconds since 1970.
+    /// When it is tried next, in seconds since 1970; while a try is under way, when that is taken for lost and made again. Null
+    /// once it is not pending.
     #[schema(required = true)]
     next_try_at: Option<i64>,
     /// When the receiver had it, in seconds since 1970.
@@ -66,6 +66,7 @@ impl WebhookDelivery {
             created_at: delivery.created_at.unix_seconds(),
             event_type: delivery.notice.as_str(),
             video_id: delivery.job.to_string(),
+            sample: delivery.sample,
             endpoint_id,
             url,
             status: delivery.state.as_str(),
@@ -84,11 +85,22 @@ impl Listed for WebhookDelivery {
     }
 }
 
+/// Which deliveries a request asks for.
+#[derive(Debug, Default)]
+struct Asked {
+    query: DeliveryQuery,
+    /// Only those about this video.
+    video: Option<JobId>,
+    /// The parameters that nothing documents.
+    unknown: Vec<String>,
+}
+
 /// Lists deliveries, newest first.
 #[utoipa::path(
     get, path = "/v1/webhook_deliveries", tag = "webhooks",
     params(
-        ("endpoint" = Option<String>, Query, description = "Only those for this endpoint."),
+        ("endpoint_id" = Option<String>, Query, description = "Only those for this endpoint; `endpoint` is the same."),
+        ("video_id" = Option<String>, Query, description = "Only those about this video, which may be deleted."),
         ("status" = Option<String>, Query, description = "`pending`, `delivered` or `dead`."),
         ("after" = Option<String>, Query, description = "The last id of the page before."),
         ("limit" = Option<u32>, Query, description = "0 to 100; 20 without."),
@@ -110,38 +122,67 @@ pub(crate) async fn list(
     uri: Uri,
     request: HeaderMap,
 ) -> Result<(HeaderMap, Json<Page<WebhookDelivery>>), ApiError> {
-    let (query, unknown) = query(&uri)?;
-    let ignored = ignored_header(&request, &unknown)?;
-    let page = state.store.deliveries(&tenant, &query).await?;
+    let Asked { query, video, unknown } = query(&uri)?;
+    let ignored = ignored_in_list::<WebhookDelivery>(&request, &unknown)?;
+    let page = match video {
+        Some(video) => page_of(state.store.deliveries_of(&tenant, video).await?, &query)?,
+        None => state.store.deliveries(&tenant, &query).await?,
+    };
     let data = page.deliveries.into_iter().map(WebhookDelivery::of).collect();
     Ok((ignored, Json(Page::of(data, page.has_more))))
 }
 
-/// Reads the parameters; beside the query, returns those that nothing documents.
-fn query(uri: &Uri) -> Result<(DeliveryQuery, Vec<String>), ApiError> {
-    let (mut query, mut unknown) = (DeliveryQuery::default(), Vec::new());
+/// Reads the parameters.
+fn query(uri: &Uri) -> Result<Asked, ApiError> {
+    let mut asked = Asked::default();
     for (name, value) in pairs(uri)? {
         match name.as_str() {
-            "endpoint" => {
-                let wrong = |_| ApiError::invalid_value("endpoint", "endpoint must be the id of a webhook endpoint");
-                query.endpoint = Some(value.parse().map_err(wrong)?);
+            "endpoint_id" | "endpoint" => {
+                let wrong = |_| ApiError::invalid_value(&name, format!("{name} must be the id of a webhook endpoint"));
+                if asked.query.endpoint.replace(value.parse().map_err(wrong)?).is_some() {
+                    return Err(ApiError::given_twice("endpoint_id"));
+                }
+            }
+            "video_id" => {
+                let wrong = |_| ApiError::invalid_value("video_id", "video_id must be the id of a video");
+                asked.video = Some(value.parse().map_err(wrong)?);
             }
             "status" => {
                 let wrong = |_| ApiError::invalid_value("status", "status must be pending, delivered or dead");
-                query.state = Some(value.parse().map_err(wrong)?);
+                asked.query.state = Some(value.parse().map_err(wrong)?);
             }
             "after" => {
                 let unknown = |_| {
                     let message = "there is no such webhook delivery to list after";
                     ApiError::new(ErrorCode::InvalidCursor, message).with_param("after")
                 };
-                query.after = Some(value.parse().map_err(unknown)?);
+                asked.query.after = Some(value.parse().map_err(unknown)?);
             }
-            "limit" => query.limit = limit(&value)?,
-            _ => unknown.push(name),
+            "limit" => asked.query.limit = limit(&value)?,
+            _ => asked.unknown.push(name),
         }
     }
-    Ok((query, unknown))
+    Ok(asked)
+}
+
+/// Returns a page of all deliveries about one video, oldest first, of which there are only as many as its tenant has receivers.
+///
+/// Errors: [`StoreError::UnknownDelivery`] when it should go on after one that is not among them.
+fn page_of(mut deliveries: Vec<Delivery>, query: &DeliveryQuery) -> Result<DeliveryPage, StoreError> {
+    deliveries.reverse();
+    if let Some(after) = query.after {
+        let found = deliveries.iter().position(|delivery| delivery.id == after);
+        deliveries.drain(..=found.ok_or(StoreError::UnknownDelivery { after })?);
+    }
+    let is_asked = |delivery: &Delivery| {
+        query.state.is_none_or(|state| state == delivery.state)
+            && query.endpoint.is_none_or(|endpoint| delivery.receiver == Receiver::Endpoint(endpoint))
+    };
+    deliveries.retain(is_asked);
+    let most = usize::try_from(query.limit).unwrap_or(usize::MAX);
+    let has_more = deliveries.len() > most;
+    deliveries.truncate(most);
+    Ok(DeliveryPage { deliveries, has_more })
 }
 
 /// Tries a delivery again, at once and with the same id.
@@ -166,32 +207,7 @@ pub(crate) async fn replay(
     Caller(tenant): Caller,
     DeliveryPath(id): DeliveryPath,
 ) -> Result<Json<WebhookDelivery>, ApiError> {
-    check_enabled(&state, &tenant, id).await?;
     let delivery = state.store.replay(&tenant, id).await?.ok_or_else(no_delivery)?;
     tracing::info!(delivery.id = %id, job.tenant = %tenant, "a webhook is delivered again");
     Ok(Json(WebhookDelivery::of(delivery)))
-}
-
-/// Refuses what could not be sent, before anything is changed.
-///
-/// Errors: `webhook_endpoint_disabled` for a delivery to an endpoint that is.
-async fn check_enabled(state: &AppState, tenant: &Tenant, id: DeliveryId) -> Result<(), ApiError> {
-    // Mostly there is none, and then nothing more is looked at.
-    for endpoint in state.store.endpoints(tenant).await?.into_iter().filter(|endpoint| endpoint.disabled.is_some()) {
-        let mut query = DeliveryQuery { endpoint: Some(endpoint.id), limit: LOOK_THROUGH, ..DeliveryQuery::default() };
-        loop {
-            let page = state.store.deliveries(tenant, &query).await?;
-            if page.deliveries.iter().any(|delivery| delivery.id == id) {
-                let message =
-                    format!("the endpoint {} is disabled, so that nothing is sent to it: enable it first", endpoint.id);
-                let refused = ApiError::new(ErrorCode::WebhookEndpointDisabled, message);
-                return Err(refused.with_param("webhook_delivery_id"));
-            }
-            query.after = page.deliveries.last().map(|delivery| delivery.id);
-            if !page.has_more {
-                break;
-            }
-        }
-    }
-    Ok(())
 }

@@ -14,7 +14,7 @@ use crate::app::{AppState, Shared};
 use crate::auth::Caller;
 use crate::error::{ApiError, ErrorBody};
 use crate::error_code::ErrorCode;
-use crate::query::{DEFAULT_LIMIT, Page, ignored_header, limit, pairs};
+use crate::query::{DEFAULT_LIMIT, Page, ignored_in_list, limit, pairs};
 
 /// The reply to a delete.
 #[derive(Debug, Serialize, ToSchema)]
@@ -125,7 +125,7 @@ pub(crate) async fn list(
             _ => unknown.push(name),
         }
     }
-    let ignored = ignored_header(&request, &unknown)?;
+    let ignored = ignored_in_list::<WebhookEndpoint>(&request, &unknown)?;
     let mut endpoints = state.store.endpoints(&tenant).await?;
     endpoints.reverse();
     if let Some(after) = after {

@@ -64,11 +64,11 @@ impl Fields {
         Ok(Some(name))
     }
 
-    /// Takes the URL of an endpoint.
+    /// Takes the URL of an endpoint, as it will be asked.
     pub(super) fn url(&mut self, options: &Options) -> Result<Option<String>, ApiError> {
         let Some(text) = self.text("url")? else { return Ok(None) };
-        url::check(&text, options).map_err(|refused| refused.with_param("url"))?;
-        Ok(Some(text))
+        let url = url::check(&text, options).map_err(|refused| refused.with_param("url"))?;
+        Ok(Some(url.into()))
     }
 
     /// Takes what an endpoint hears of.

@@ -216,6 +216,47 @@ async fn a_key_that_is_revoked_ends_its_streams_of_events() {
 }
 
 #[tokio::test]
+async fn a_key_that_is_revoked_ends_the_wait_for_a_video_which_goes_on() {
+    let pause = Duration::from_millis(2);
+    let options = Options { auth: Auth::Keys, key_memory: pause, sync_poll: pause, ..Options::default() };
+    let app = TestApp::start_with(options).await;
+    let (key, other) = (ApiKey::new(tenant("ann"), "old"), ApiKey::new(tenant("ann"), "other"));
+    app.state.store.add_key(&hash(ANN), &key).await.unwrap();
+    app.state.store.add_key(&hash(BOB), &other).await.unwrap();
+    let request = |key: &str| {
+        let request = Request::post("/v1/videos/sync")
+            .header("content-type", "application/json")
+            .header("authorization", format!("Bearer {key}"));
+        app.send(request.body(Body::from(r#"{"prompt": "a cat", "size": "512x288"}"#)).unwrap())
+    };
+    let waiting = async || {
+        let query = clapboard_jobs::ListQuery::default();
+        app.state.store.list(&tenant("ann"), &query).await.unwrap().jobs
+    };
+    let revoke = async {
+        app.until(async || (waiting().await.len() == 1).then_some(())).await;
+        app.state.store.revoke_key(key.id).await.unwrap().unwrap();
+    };
+    let (lost, ()) = within(async { tokio::join!(request(ANN), revoke) }).await;
+    let id = waiting().await[0].id.to_string();
+    let message = lost.refused(401, "invalid_api_key", None);
+    assert_eq!(message, format!("the API key was taken away before the video was finished, which goes on as {id}"));
+    assert_eq!((lost.header("x-video-id"), lost.header("www-authenticate")), (id.as_str(), "Bearer"));
+    app.state.tasks.close();
+    app.state.tasks.wait().await;
+    assert_eq!(call_as(&app, BOB, Method::GET, &format!("/v1/videos/{id}")).await.good()["status"], "queued");
+
+    let worker = app.worker();
+    let work = async {
+        app.until(async || (waiting().await.len() == 2).then_some(())).await;
+        worker.do_one().await;
+        worker.do_one().await;
+    };
+    let (kept, ()) = within(async { tokio::join!(request(BOB), work) }).await;
+    assert_eq!((kept.status, kept.header("content-type")), (StatusCode::OK, "video/mp4"));
+}
+
+#[tokio::test]
 async fn a_key_is_good_for_its_scopes_alone() {
     let app = guarded().await;
     let (nowhere, video) = ("/v1/videos/video_gen_00000000000000000000000000000000", "/v1/videos");

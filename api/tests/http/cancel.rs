@@ -17,7 +17,9 @@ async fn a_waiting_video_is_cancelled_at_once_and_again_to_no_effect() {
     assert_eq!((video["id"].as_str().unwrap(), first.header("openai-poll-after-ms")), (id.as_str(), "2000"));
     assert_eq!(app.call(Method::POST, &path).await.good(), video);
     assert_eq!(app.get(&format!("/v1/videos/{id}")).await.good(), video);
-    app.get(&format!("/v1/videos/{id}/content")).await.refused(422, "video_failed", None);
+    let reply = app.get(&format!("/v1/videos/{id}/content")).await;
+    let message = reply.refused(422, "video_failed", Some("video_id"));
+    assert_eq!(message, "the video has no content: it was cancelled");
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The finished file, whole and in parts.
 
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,8 +12,11 @@ use clapboard_api::{AppState, Options};
 use clapboard_jobs::blob::{ObjectInfo, Opened, Put};
 use clapboard_jobs::{Blob, BlobError, BlobKey, Policy};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::app::TestApp;
+use crate::connections::within;
 use crate::worker::film;
 
 async fn finished() -> (TestApp, String) {
@@ -58,6 +62,47 @@ async fn head_is_get_without_the_bytes() {
     assert_eq!((head.status, head.body.len()), (StatusCode::OK, 0));
     for name in ["content-type", "content-length", "accept-ranges", "etag", "last-modified", "content-disposition"] {
         assert_eq!(head.header(name), get.header(name), "{name}");
+    }
+}
+
+/// Asks over a socket, and returns the whole answer in lower case.
+async fn asked(address: SocketAddr, method: &str, path: &str, header: &str) -> String {
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let request = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{header}\r\n\r\n");
+    client.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    within(client.read_to_end(&mut answer)).await.unwrap();
+    String::from_utf8_lossy(&answer).to_ascii_lowercase()
+}
+
+#[tokio::test]
+async fn an_answer_without_a_body_does_not_say_that_the_file_is_empty() {
+    let (app, path) = finished().await;
+    let etag = app.get(&path).await.header("etag").to_owned();
+    let events = path.replace("/content", "/events");
+    let stream = String::from_utf8(app.get(&events).await.body).unwrap();
+    let last = stream.lines().find_map(|line| line.strip_prefix("id: ")).unwrap();
+    let address = app.listen().await;
+    for method in ["GET", "HEAD"] {
+        for (path, header, status) in [
+            (&path, format!("if-none-match: {etag}"), 304),
+            (&path, "if-modified-since: Mon, 24 Nov 2025 16:00:00 GMT".to_owned(), 304),
+            (&events, format!("last-event-id: {last}"), 204),
+        ] {
+            let answer = asked(address, method, path, &header).await;
+            assert!(answer.starts_with(&format!("http/1.1 {status} ")), "{method} {answer}");
+            assert!(!answer.contains("content-length"), "{method} {answer}");
+            assert!(answer.ends_with("\r\n\r\n"), "{method} {answer}");
+        }
+    }
+    let whole = asked(address, "HEAD", &path, "accept: */*").await;
+    assert!(whole.starts_with("http/1.1 200 ") && whole.contains("\r\ncontent-length: 1000\r\n"), "{whole}");
+    // Elsewhere it is the length of what GET would bring.
+    for path in ["/health", "/v1/videos", "/v1/videos/x"] {
+        let head = asked(address, "HEAD", path, "accept: */*").await;
+        let get = asked(address, "GET", path, "accept: */*").await;
+        let length = format!("\r\ncontent-length: {}\r\n", get.split_once("\r\n\r\n").unwrap().1.len());
+        assert!(get.contains(&length) && head.contains(&length) && head.ends_with("\r\n\r\n"), "{path} {head} {get}");
     }
 }
 

@@ -99,3 +99,22 @@ async fn a_field_given_twice_is_not_guessed_at() {
     let reply = app.post("/v1/videos", "application/x-www-form-urlencoded", "prompt=a&prompt=b&size=512x288").await;
     assert_eq!(reply.refused(400, "invalid_value", Some("prompt")), "prompt must be given once, as a text");
 }
+
+#[tokio::test]
+async fn a_field_without_a_name_is_refused_and_not_reported_as_nothing() {
+    let app = TestApp::start().await;
+    let multipart = "--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\na cat\r\n\
+        --b\r\nContent-Disposition: form-data; name=\"\"\r\n\r\n1\r\n--b--\r\n";
+    for (content_type, body) in [
+        ("multipart/form-data; boundary=b", multipart),
+        ("application/x-www-form-urlencoded", "prompt=a&size=512x288&=1"),
+        ("application/x-www-form-urlencoded", "prompt=a&size=512x288&+=1"),
+        ("application/json", r#"{"prompt": "a", "size": "512x288", "": 1}"#),
+    ] {
+        let message = app.post("/v1/videos", content_type, body).await.refused(400, "invalid_value", None);
+        assert_eq!(message, "each field and parameter must have a name", "{content_type} {body}");
+    }
+    // A name without a text is a field that is absent, whatever its name.
+    let reply = app.post("/v1/videos", "application/x-www-form-urlencoded", "prompt=a&size=512x288&=").await;
+    assert_eq!((reply.good()["status"].as_str(), reply.headers.get("x-ignored-fields")), (Some("queued"), None));
+}

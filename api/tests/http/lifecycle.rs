@@ -59,7 +59,7 @@ async fn a_failed_job_is_told_with_200_and_has_no_content() {
     app.worker().fail_one().await;
     let seen = app.get(&format!("/v1/videos/{id}")).await;
     assert_json_snapshot!("failed", redacted(&seen));
-    let message = app.get(&format!("/v1/videos/{id}/content")).await.refused(422, "video_failed", None);
+    let message = app.get(&format!("/v1/videos/{id}/content")).await.refused(422, "video_failed", Some("video_id"));
     assert_eq!(message, "the video has no content: generation_failed: the latents are not finite");
 }
 

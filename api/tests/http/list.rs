@@ -74,6 +74,8 @@ async fn an_unknown_parameter_is_reported_and_refused_only_on_demand() {
     reply.good();
     assert_eq!(reply.header("x-ignored-fields"), "foo, b\\nr");
     assert_eq!(app.get("/v1/videos?limit=2").await.header("x-ignored-fields"), "");
+    let nameless = app.get("/v1/videos?limit=2&=1").await;
+    assert_eq!(nameless.refused(400, "invalid_value", None), "each field and parameter must have a name");
     let strict = app.get_with("/v1/videos?foo=1", &[("x-strict", "1")]).await;
     assert_eq!(strict.refused(400, "unknown_parameter", Some("foo")), "foo is not a parameter");
 }

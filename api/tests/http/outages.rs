@@ -101,7 +101,7 @@ struct Away {
 
 #[async_trait]
 impl Dispatch for Away {
-    async fn push(&self, _hints: &[Hint]) -> Result<(), DispatchError> {
+    async fn push(&self, _hints: &[Hint]) -> Result<usize, DispatchError> {
         if self.silent {
             return pending().await;
         }

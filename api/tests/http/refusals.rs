@@ -107,7 +107,10 @@ async fn every_rule_of_text_to_video_is_named_at_once_on_both_routes() {
 async fn texts_that_people_read_are_kept() {
     let app = TestApp::start().await;
     let no_ratio = app.create(json!({"prompt": "a cat", "width": 512, "height": 288})).await;
-    assert_eq!(no_ratio.error().3, "t2va requires an explicit aspect_ratio");
+    let message = no_ratio.error().3;
+    let (known, more) = message.split_once("; ").unwrap();
+    assert_eq!(known, "t2va requires an explicit aspect_ratio");
+    assert_eq!(more, "a video from text alone needs size, WIDTHxHEIGHT in pixels, or aspect_ratio, such as 16:9");
     let model = app.create(with(json!({"model": "gpt-5"}))).await;
     assert_eq!(model.error().3, "the model \"gpt-5\" is not served here, which serves \"MiniMax-H3\"");
 }

@@ -51,7 +51,7 @@ async fn a_failure_is_told_and_not_to_be_tried_again_by_the_client() {
         worker.fail_one().await;
     };
     let (reply, ()) = tokio::join!(app.post("/v1/videos/sync", "application/json", BODY), work);
-    let message = reply.refused(422, "video_failed", None);
+    let message = reply.refused(422, "video_failed", Some("video_id"));
     assert!(message.ends_with("generation_failed: the latents are not finite"), "{message}");
     assert_eq!(reply.header("x-video-id"), app.only_job().await.id.to_string());
 }

@@ -286,7 +286,9 @@ async fn a_test_without_an_answer_is_told_why() {
     let path = format!("{}/test", path_of(&made));
     let sample = json!({"event_type": "video.completed"});
     let message = post(&app, &path, sample.clone()).await.refused(400, "webhook_test_failed", None);
-    let delivery = app.get(DELIVERIES).await.good()["first_id"].as_str().unwrap().to_owned();
+    let listed = app.get(DELIVERIES).await.good();
+    assert_eq!(listed["data"][0]["sample"], json!(true));
+    let delivery = listed["first_id"].as_str().unwrap().to_owned();
     let told_by = format!("GET /v1/webhook_deliveries tells what came of {delivery}");
     let untested = "the endpoint could not be tested";
     assert_eq!(message, format!("{untested}: nobody has tried it yet, and somebody may still; {told_by}"));
@@ -333,15 +335,17 @@ async fn deliveries_are_listed_and_replayed() {
     app.worker().do_one().await;
     let all = app.get(DELIVERIES).await.good();
     assert_eq!((all["data"].as_array().unwrap().len(), &all["has_more"]), (3, &json!(false)));
-    let of_second = app.get(&format!("{DELIVERIES}?endpoint={}", second["id"].as_str().unwrap())).await.good();
-    assert_eq!(of_second["data"].as_array().unwrap().len(), 1);
+    for name in ["endpoint_id", "endpoint"] {
+        let of_second = app.get(&format!("{DELIVERIES}?{name}={}", second["id"].as_str().unwrap())).await.good();
+        assert_eq!(of_second["data"].as_array().unwrap().len(), 1, "{name}");
+    }
     let page = app.get(&format!("{DELIVERIES}?limit=2")).await.good();
     assert_eq!((page["data"].as_array().unwrap().len(), &page["has_more"]), (2, &json!(true)));
     let rest = app.get(&format!("{DELIVERIES}?after={}", page["last_id"].as_str().unwrap())).await.good();
     let delivery = &rest["data"][0];
     let expected = json!({
         "id": delivery["id"], "object": "webhook_delivery", "created_at": 1_764_000_000, "event_type": "video.completed",
-        "video_id": video, "endpoint_id": first["id"], "url": null, "status": "pending", "tries": 0,
+        "video_id": video, "sample": false, "endpoint_id": first["id"], "url": null, "status": "pending", "tries": 0,
         "next_try_at": 1_764_000_000, "delivered_at": null, "last_status_code": null, "last_error": null,
     });
     assert_eq!((delivery, &rest["has_more"]), (&expected, &json!(false)));
@@ -389,6 +393,10 @@ async fn deliveries_are_listed_and_replayed() {
 
     for (query, code, param) in [
         ("endpoint=x", "invalid_value", "endpoint"),
+        ("endpoint_id=x", "invalid_value", "endpoint_id"),
+        (&format!("endpoint_id={id}&endpoint={id}"), "invalid_value", "endpoint_id"),
+        ("video_id=x", "invalid_value", "video_id"),
+        ("tries=3", "unsupported_parameter", "tries"),
         ("status=late", "invalid_value", "status"),
         ("limit=-1", "invalid_value", "limit"),
         ("after=x", "invalid_cursor", "after"),
@@ -399,6 +407,88 @@ async fn deliveries_are_listed_and_replayed() {
     for id in ["x", "evt_00000000000000000000000000000000"] {
         let reply = app.call(Method::POST, &format!("{DELIVERIES}/{id}/replay")).await;
         reply.refused(404, "not_found", Some("webhook_delivery_id"));
+    }
+}
+
+#[tokio::test]
+async fn the_deliveries_about_one_video_are_listed_also_when_it_is_deleted() {
+    let app = TestApp::start().await;
+    let (first, second) = (endpoint(&app, "https://a.example/").await, endpoint(&app, "https://b.example/").await);
+    let mut videos = Vec::new();
+    for _ in 0..2 {
+        videos.push(app.create_any().await);
+        app.worker().do_one().await;
+        app.clock.advance(Duration::from_secs(1));
+    }
+    let newest = app.get(DELIVERIES).await.good();
+    assert_eq!(newest["data"].as_array().unwrap().len(), 4);
+    let about = async |video: &str, query: &str| {
+        let page = app.get(&format!("{DELIVERIES}?video_id={video}{query}")).await.good();
+        let ids: Vec<Value> = page["data"].as_array().unwrap().iter().map(|one| one["id"].clone()).collect();
+        assert!(page["data"].as_array().unwrap().iter().all(|one| one["video_id"] == video), "{page}");
+        (ids, page["has_more"].as_bool().unwrap())
+    };
+    let expected = |from: usize| [newest["data"][from]["id"].clone(), newest["data"][from + 1]["id"].clone()];
+    for (video, ids) in [(&videos[1], expected(0)), (&videos[0], expected(2))] {
+        assert_eq!(about(video, "").await, (ids.to_vec(), false));
+        assert_eq!(about(video, "&limit=1").await, (ids[..1].to_vec(), true));
+        let after = ids[0].as_str().unwrap();
+        assert_eq!(about(video, &format!("&after={after}&limit=1")).await, (ids[1..].to_vec(), false));
+    }
+    for one in [&first, &second] {
+        let (ids, _) = about(&videos[0], &format!("&endpoint_id={}", one["id"].as_str().unwrap())).await;
+        let found = newest["data"].as_array().unwrap().iter().find(|delivery| delivery["id"] == ids[0]).unwrap();
+        assert_eq!((ids.len(), &found["endpoint_id"]), (1, &one["id"]));
+    }
+    assert_eq!(about(&videos[0], "&status=dead").await, (vec![], false));
+    assert_eq!(about(&videos[0], "&status=pending&limit=0").await, (vec![], true));
+
+    app.call(Method::DELETE, &format!("/v1/videos/{}", videos[0])).await.good();
+    assert_eq!(about(&videos[0], "").await, (expected(2).to_vec(), false));
+    assert_eq!(about("video_gen_00000000000000000000000000000000", "").await, (vec![], false));
+    // One about another video is no place to go on from.
+    let other = format!("{DELIVERIES}?video_id={}&after={}", videos[0], expected(0)[0].as_str().unwrap());
+    app.get(&other).await.refused(400, "invalid_cursor", Some("after"));
+}
+
+#[tokio::test]
+async fn no_list_answers_a_filter_that_it_does_not_have_with_everything() {
+    let app = TestApp::start().await;
+    for (path, field) in [
+        (ENDPOINTS, "url"),
+        (ENDPOINTS, "enabled"),
+        (DELIVERIES, "event_type"),
+        (DELIVERIES, "next_try_at"),
+        ("/v1/videos", "user"),
+        ("/v1/videos", "task"),
+    ] {
+        let message =
+            app.get(&format!("{path}?limit=2&{field}=x")).await.refused(400, "unsupported_parameter", Some(field));
+        assert_eq!(message, format!("the list cannot be filtered by {field}"));
+    }
+}
+
+#[tokio::test]
+async fn a_url_is_told_back_as_it_will_be_asked() {
+    let app = TestApp::start().await;
+    for (given, told) in [
+        ("HTTPS://Hooks.EXAMPLE", "https://hooks.example/"),
+        ("https://8.526344/x", "https://8.8.8.8/x"),
+        ("https://ex%61mple.com:443/a/../b?x=1", "https://example.com/b?x=1"),
+        ("https://b\u{fc}cher.example/", "https://xn--bcher-kva.example/"),
+    ] {
+        let made = endpoint(&app, given).await;
+        assert_eq!(made["url"], told);
+        assert_eq!(app.get(&path_of(&made)).await.good()["url"], told);
+        let plain = endpoint(&app, "https://a.example/").await;
+        assert_eq!(post(&app, &path_of(&plain), json!({"url": given})).await.good()["url"], told);
+    }
+    for odd in ["https:///a.example/", "https:a.example", "https://a.example\\@8.8.8.8/", "https://@a.example/"] {
+        let body = json!({"name": "x", "url": odd, "event_types": ["video.failed"]});
+        let message = post(&app, ENDPOINTS, body).await.refused(400, "invalid_webhook_url", Some("url"));
+        assert_eq!(message, "the URL of a webhook must begin with https:// and its host, and with nothing else");
+        let video = json!({"prompt": "a cat", "size": "512x288", "webhook_url": odd});
+        app.create(video).await.refused(400, "invalid_webhook_url", Some("webhook_url"));
     }
 }
 
