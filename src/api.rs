@@ -1,5 +1,6 @@
 //! `clapboard api`: the HTTP side alone, over Postgres, Redis and S3.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,13 +10,17 @@ use clapboard_engine::checkpoint::Checkpoint;
 use clapboard_h3::{ModelProfile, Partition};
 use clapboard_jobs::{Policy, Store};
 use clapboard_media::MediaTools;
+use clapboard_telemetry::metrics::Process;
 
 use crate::interrupt::Interrupts;
+use crate::monitor::{self, Watched};
 use crate::output;
 use crate::process::{CLOSING_TIME, Parts, block_on};
 use crate::profile::RELEASED_NAME;
 use crate::rooms::{self, Shared};
-use crate::settings::{Distributed, DistributedArgs, Http, HttpArgs, MediaArgs, PolicyArgs, WebhookArgs, partition};
+use crate::settings::{
+    Distributed, DistributedArgs, Http, HttpArgs, MediaArgs, PolicyArgs, TelemetryArgs, WebhookArgs, partition,
+};
 use crate::spool::Spool;
 
 /// Serve HTTP only, over Postgres, Redis and S3; any number of these may run
@@ -41,6 +46,8 @@ pub(crate) struct Args {
     policy: PolicyArgs,
     #[command(flatten)]
     distributed: DistributedArgs,
+    #[command(flatten)]
+    pub(crate) telemetry: TelemetryArgs,
 }
 
 /// What the workers serve.
@@ -84,6 +91,7 @@ struct Config {
     spool: Option<PathBuf>,
     policy: Policy,
     distributed: Distributed,
+    metrics_listen: Option<SocketAddr>,
 }
 
 impl TryFrom<Args> for Config {
@@ -99,6 +107,7 @@ impl TryFrom<Args> for Config {
             spool: args.spool,
             policy: args.policy.policy()?,
             distributed: Distributed::try_from(args.distributed)?,
+            metrics_listen: args.telemetry.metrics_listen(),
             profile: args.model.profile()?,
         })
     }
@@ -130,6 +139,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         readiness: readiness.clone(),
         limiter: Arc::new(servers.limiter),
     };
+    let watched =
+        Watched { command: "api", processes: &[Process::Api], liveness: None, store: Some(Arc::clone(&servers.store)) };
+    let _monitor = monitor::start(config.metrics_listen, watched).await?;
     let address = rooms::spawn_api(&mut parts, &shared, api).await?;
     output::status(format_args!("clapboard listens on http://{address}"));
     let outcome = parts.run(interrupts, Some(limit), |_| readiness.set(ServiceState::Draining)).await;

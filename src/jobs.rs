@@ -10,9 +10,11 @@ mod tests;
 mod usage;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use anyhow::Context;
 use clap::Subcommand;
-use clapboard_jobs::Tenant;
+use clapboard_jobs::{Job, JobId, Store, Tenant};
 
 use crate::process::block_on;
 use crate::settings::JobStoreArgs;
@@ -36,17 +38,42 @@ enum Command {
     Usage(usage::Args),
 }
 
-/// Whose jobs, where, and how they are told.
+/// Which job, where, and how it is told.
 #[derive(Debug, clap::Args)]
-struct CommonArgs {
+struct JobArgs {
     #[command(flatten)]
     from: JobStoreArgs,
-    /// The tenant whose jobs are meant
-    #[arg(long, env = "CLAPBOARD_TENANT", value_name = "NAME", default_value_t = Tenant::default())]
-    tenant: Tenant,
+    /// Only if it is this tenant's [default: whosever it is]
+    #[arg(long, env = "CLAPBOARD_TENANT", value_name = "NAME")]
+    tenant: Option<Tenant>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// The job
+    #[arg(value_name = "ID")]
+    job: JobId,
+}
+
+impl JobArgs {
+    /// Opens the job store and finds the job in it.
+    ///
+    /// Errors: a sentence where it cannot be opened, or there is no such job, or it is not of the tenant that was named.
+    async fn find(&self) -> anyhow::Result<(Arc<dyn Store>, Job)> {
+        let store = self.from.open().await?;
+        let job = match &self.tenant {
+            Some(tenant) => {
+                let job = store.get(tenant, self.job).await?;
+                job.with_context(|| format!("tenant {tenant} has no job {}", self.job))?
+            }
+            None => store.find(self.job).await?.with_context(|| self.none())?,
+        };
+        Ok((store, job))
+    }
+
+    /// Says that there is no such job, or none any more.
+    fn none(&self) -> String {
+        format!("there is no job {}", self.job)
+    }
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {

@@ -13,6 +13,7 @@ mod jobs;
 mod keys;
 mod locked_dir;
 mod migrate;
+mod monitor;
 mod output;
 mod process;
 mod profile;
@@ -35,7 +36,7 @@ use clap::builder::Resettable;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::interrupt::Stopped;
-use crate::settings::LogArgs;
+use crate::settings::{LogArgs, TelemetryArgs};
 
 /// Clapboard turns a prompt into an MP4 with MiniMax-H3: a durable job queue, and the engine behind it.
 #[derive(Debug, Parser)]
@@ -124,8 +125,9 @@ fn causes(error: &anyhow::Error) -> String {
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    let last_lines = cli.log.init(if cli.command.is_a_service() { "info" } else { "warn" })?;
-    interrupt::flush_at_exit(&last_lines);
+    let traces = cli.command.telemetry().and_then(|(args, command)| args.traces(command));
+    let telemetry = cli.log.init(if cli.command.is_a_service() { "info" } else { "warn" }, traces.as_ref())?;
+    interrupt::flush_at_exit(telemetry.last_lines());
     match cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Api(args) => api::run(args),
@@ -147,7 +149,18 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 impl Command {
     /// Tells whether it runs until it is asked to end.
     fn is_a_service(&self) -> bool {
-        matches!(self, Self::Serve(_) | Self::Api(_) | Self::Worker(_) | Self::Scheduler(_))
+        self.telemetry().is_some()
+    }
+
+    /// Returns what a service is to tell about itself, and its name.
+    fn telemetry(&self) -> Option<(&TelemetryArgs, &'static str)> {
+        match self {
+            Self::Serve(args) => Some((&args.telemetry, "serve")),
+            Self::Api(args) => Some((&args.telemetry, "api")),
+            Self::Worker(args) => Some((&args.telemetry, "worker")),
+            Self::Scheduler(args) => Some((&args.telemetry, "scheduler")),
+            _ => None,
+        }
     }
 }
 
@@ -198,7 +211,8 @@ mod tests {
     ];
 
     /// The variables that have a usual name.
-    const USUAL: [(&str, &str); 10] = [
+    const USUAL: [(&str, &str); 11] = [
+        ("otel_exporter_otlp_endpoint", "OTEL_EXPORTER_OTLP_ENDPOINT"),
         ("database_url", "DATABASE_URL"),
         ("database_url_file", "DATABASE_URL_FILE"),
         ("redis_url", "REDIS_URL"),

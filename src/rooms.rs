@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::Context;
 use clapboard_api::{AppState, Options, Readiness};
@@ -11,7 +12,8 @@ use clapboard_h3::ModelProfile;
 use clapboard_jobs::{Blob, Dispatch, Limiter, Store};
 use clapboard_media::MediaTools;
 use clapboard_scheduler::Scheduler;
-use clapboard_worker::{Drained, Worker};
+use clapboard_telemetry::metrics::names;
+use clapboard_worker::{Drained, Liveness, Worker};
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 
@@ -44,6 +46,8 @@ pub(crate) struct Engine {
     pub(crate) tools: MediaTools,
     pub(crate) heartbeat_store: Arc<dyn Store>,
     pub(crate) options: clapboard_worker::Options,
+    /// Tells whether the worker moves.
+    pub(crate) liveness: Liveness,
 }
 
 /// Starts the API and returns the address on which it listens.
@@ -96,13 +100,16 @@ pub(crate) fn spawn_scheduler(
 pub(crate) fn spawn_worker(parts: &mut Parts, shared: &Shared, engine: Engine, ready: impl FnOnce() + Send + 'static) {
     let (shared, stop) = (shared.clone(), parts.stop());
     parts.spawn_drainable("worker", async move {
-        let Engine { config, tools, heartbeat_store, options } = engine;
+        let Engine { config, tools, heartbeat_store, options, liveness } = engine;
+        let first = config.partitions.first().map_or("none", |partition| partition.as_str());
+        let since = Instant::now();
         tracing::info!(checkpoint = %config.checkpoint.display(), "loading the engine");
         let loading = spawn_blocking(move || EngineHandle::start(config));
         let engine = tokio::select! {
             loaded = loading => loaded.context("loading the engine was interrupted")??,
             () = stop.cancelled() => return Ok(()),
         };
+        names::MODEL_LOAD_SECONDS.record(since.elapsed(), [first]);
         let parts = clapboard_worker::Parts {
             store: shared.store,
             heartbeat_store,
@@ -111,7 +118,7 @@ pub(crate) fn spawn_worker(parts: &mut Parts, shared: &Shared, engine: Engine, r
             generator: Arc::new(engine),
             tools,
         };
-        let worker = Worker::new(parts, options)?;
+        let worker = Worker::new(parts, options)?.watched_by(liveness);
         ready();
         let Drained { by_order } = worker.run(stop).await?;
         if by_order {

@@ -1,16 +1,19 @@
 //! `clapboard scheduler`: the sweeps alone, over Postgres, Redis and S3.
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clapboard_jobs::{Policy, Store};
 use clapboard_scheduler::Options;
+use clapboard_telemetry::metrics::Process;
 
 use crate::interrupt::Interrupts;
+use crate::monitor::{self, Watched};
 use crate::output;
 use crate::process::{CLOSING_TIME, Parts, block_on};
 use crate::rooms::{self, Shared};
-use crate::settings::{Distributed, DistributedArgs, PolicyArgs, SweepArgs, WebhookArgs};
+use crate::settings::{Distributed, DistributedArgs, PolicyArgs, SweepArgs, TelemetryArgs, WebhookArgs};
 
 /// Look after what time does to jobs: hints, ended leases, deadlines, retention, webhooks; any number of these may run
 ///
@@ -26,6 +29,8 @@ pub(crate) struct Args {
     policy: PolicyArgs,
     #[command(flatten)]
     distributed: DistributedArgs,
+    #[command(flatten)]
+    pub(crate) telemetry: TelemetryArgs,
 }
 
 /// The checked settings.
@@ -33,6 +38,7 @@ struct Config {
     sweeps: Options,
     policy: Policy,
     distributed: Distributed,
+    metrics_listen: Option<SocketAddr>,
 }
 
 impl TryFrom<Args> for Config {
@@ -44,7 +50,7 @@ impl TryFrom<Args> for Config {
         let policy = args.policy.policy()?;
         let distributed = Distributed::try_from(args.distributed)?;
         distributed.has_room_for_refills_of(sweeps.refill_window)?;
-        Ok(Self { sweeps, policy, distributed })
+        Ok(Self { sweeps, policy, distributed, metrics_listen: args.telemetry.metrics_listen() })
     }
 }
 
@@ -61,6 +67,13 @@ async fn sweep(config: Config) -> anyhow::Result<()> {
         dispatch: Arc::new(servers.dispatch),
         blob: servers.blob,
     };
+    let watched = Watched {
+        command: "scheduler",
+        processes: &[Process::Scheduler],
+        liveness: None,
+        store: Some(Arc::clone(&servers.store)),
+    };
+    let _monitor = monitor::start(config.metrics_listen, watched).await?;
     let mut parts = Parts::new();
     rooms::spawn_scheduler(&mut parts, &shared, config.sweeps)?;
     output::status(format_args!("clapboard sweeps"));

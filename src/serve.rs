@@ -15,13 +15,15 @@ use clapboard_h3::ModelProfile;
 use clapboard_jobs::{Store, SystemClock};
 use clapboard_scheduler::take_back_from_dead;
 use clapboard_store_sqlite::SqliteStore;
-use clapboard_worker::Worker;
+use clapboard_telemetry::metrics::Process;
+use clapboard_worker::{Liveness, Worker};
 
 pub(crate) use self::args::Args;
 use self::config::Config;
 use self::data_dir::DataDir;
 pub(crate) use self::data_dir::jobs_of;
 use crate::interrupt::Interrupts;
+use crate::monitor::{self, Watched};
 use crate::output;
 use crate::process::{CLOSING_TIME, Parts, block_on};
 use crate::profile::read_profile;
@@ -49,6 +51,9 @@ async fn serve(config: Config, profile: ModelProfile) -> anyhow::Result<()> {
     let adopted = Worker::forerunners(&data.scratch());
     take_back_from_dead(&*store, &adopted).await.context("could not take back the jobs of the last process")?;
 
+    let liveness = Liveness::default();
+    let watched = Watched { command: "serve", processes: Process::ALL, liveness: Some(liveness.clone()), store: None };
+    let _monitor = monitor::start(config.metrics_listen, watched).await?;
     let dispatch = MemoryDispatch::new(config.window);
     let shared = Shared {
         store: Arc::clone(&store) as Arc<dyn Store>,
@@ -75,6 +80,7 @@ async fn serve(config: Config, profile: ModelProfile) -> anyhow::Result<()> {
         tools: config.tools,
         heartbeat_store: Arc::clone(&heartbeat_store) as Arc<dyn Store>,
         options: config.worker.options(data.scratch()),
+        liveness,
     };
     let is_ready = readiness.clone();
     rooms::spawn_worker(&mut parts, &shared, engine, move || is_ready.set(ServiceState::Ready));

@@ -1,5 +1,6 @@
 //! `clapboard worker`: one engine that takes jobs from Postgres.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,16 +10,19 @@ use clapboard_h3::Partition;
 use clapboard_jobs::{Policy, Store};
 use clapboard_media::MediaTools;
 use clapboard_store_postgres::{Options, PostgresStore};
-use clapboard_worker::{try_media_store, work_folder};
+use clapboard_telemetry::metrics::Process;
+use clapboard_worker::{Liveness, try_media_store, work_folder};
 
 use crate::interrupt::Interrupts;
 use crate::locked_dir::LockedDir;
+use crate::monitor::{self, Watched};
 use crate::output;
 use crate::process::{CLOSING_TIME, Parts, block_on};
 use crate::profile::read_profile;
 use crate::rooms::{self, Engine, Shared};
 use crate::settings::{
-    Distributed, DistributedArgs, EngineArgs, MediaArgs, PolicyArgs, WorkerArgs, WorkerSettings, partition,
+    Distributed, DistributedArgs, EngineArgs, MediaArgs, PolicyArgs, TelemetryArgs, WorkerArgs, WorkerSettings,
+    partition,
 };
 
 /// Run jobs of one partition, taken from Postgres; any number of these may run
@@ -45,6 +49,8 @@ pub(crate) struct Args {
     policy: PolicyArgs,
     #[command(flatten)]
     distributed: DistributedArgs,
+    #[command(flatten)]
+    pub(crate) telemetry: TelemetryArgs,
 }
 
 /// The checked settings.
@@ -55,6 +61,7 @@ struct Config {
     worker: WorkerSettings,
     policy: Policy,
     distributed: Distributed,
+    metrics_listen: Option<SocketAddr>,
 }
 
 impl TryFrom<Args> for Config {
@@ -67,6 +74,7 @@ impl TryFrom<Args> for Config {
             worker: args.worker.settings(&policy)?,
             policy,
             distributed: Distributed::try_from(args.distributed)?,
+            metrics_listen: args.telemetry.metrics_listen(),
             engine: args.engine.config(vec![args.partition])?,
             tools: args.media.find()?,
             scratch: args.scratch,
@@ -85,6 +93,14 @@ async fn work(config: Config) -> anyhow::Result<()> {
     let interrupts = Interrupts::listen()?;
     let scratch = LockedDir::open("scratch", &config.scratch)?;
     let servers = config.distributed.open(&config.policy).await?;
+    let liveness = Liveness::default();
+    let watched = Watched {
+        command: "worker",
+        processes: &[Process::Worker],
+        liveness: Some(liveness.clone()),
+        store: Some(Arc::clone(&servers.store)),
+    };
+    let _monitor = monitor::start(config.metrics_listen, watched).await?;
     // Before the engine is loaded: a key that may list the bucket and put nothing into it.
     try_media_store(&*servers.blob, scratch.path()).await?;
     // Heartbeats have a connection of their own, so that nothing else can keep one waiting.
@@ -101,6 +117,7 @@ async fn work(config: Config) -> anyhow::Result<()> {
         tools: config.tools,
         heartbeat_store: Arc::new(heartbeat_store),
         options: config.worker.options(work_folder(scratch.path())),
+        liveness,
     };
     let mut parts = Parts::new();
     rooms::spawn_worker(&mut parts, &shared, engine, || output::status(format_args!("clapboard works")));

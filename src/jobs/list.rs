@@ -1,11 +1,12 @@
 //! `clapboard jobs list`.
 
-use clapboard_jobs::{JobId, ListQuery, Order, Status};
+use clapboard_jobs::{JobId, ListQuery, Order, Status, Tenant};
 use serde_json::{Value, json};
 
+use super::describe;
 use super::fleet::Fleet;
-use super::{CommonArgs, describe};
 use crate::output;
+use crate::settings::JobStoreArgs;
 use crate::table::Table;
 use crate::utc;
 
@@ -13,7 +14,13 @@ use crate::utc;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    common: CommonArgs,
+    from: JobStoreArgs,
+    /// The tenant whose jobs are meant
+    #[arg(long, env = "CLAPBOARD_TENANT", value_name = "NAME", default_value_t = Tenant::default())]
+    tenant: Tenant,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
     /// Only those of this status: queued, in_progress, completed or failed, which those that were cancelled count as
     #[arg(long, value_name = "STATUS")]
     status: Option<Status>,
@@ -29,11 +36,11 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<()> {
-    let store = args.common.from.open().await?;
+    let store = args.from.open().await?;
     let order = if args.oldest_first { Order::Ascending } else { Order::Descending };
     let query = ListQuery { after: args.after, limit: args.limit, order, status: args.status, ..ListQuery::default() };
-    let page = store.list(&args.common.tenant, &query).await?;
-    if args.common.json {
+    let page = store.list(&args.tenant, &query).await?;
+    if args.json {
         let jobs: Vec<Value> = page.jobs.iter().map(describe::job).collect();
         output::json(&json!({ "jobs": jobs, "has_more": page.has_more }));
         return Ok(());

@@ -1,11 +1,10 @@
 //! `clapboard jobs show`.
 
-use anyhow::Context;
-use clapboard_jobs::{Attempt, Job, JobId, Micros};
+use clapboard_jobs::{Attempt, Job, Micros};
 use serde_json::{Value, json};
 
 use super::fleet::Fleet;
-use super::{CommonArgs, describe};
+use super::{JobArgs, describe};
 use crate::output;
 use crate::table::Table;
 use crate::utc;
@@ -16,20 +15,14 @@ use crate::utc;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    common: CommonArgs,
-    /// The job
-    #[arg(value_name = "ID")]
-    job: JobId,
+    which: JobArgs,
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<()> {
-    let CommonArgs { from, tenant, json } = args.common;
-    let store = from.open().await?;
-    let job = store.get(&tenant, args.job).await?;
-    let job = job.with_context(|| format!("tenant {tenant} has no job {}", args.job))?;
-    let attempts = store.attempts(&tenant, job.id).await?;
-    let position = store.queue_position(&tenant, job.id).await?;
-    if json {
+    let (store, job) = args.which.find().await?;
+    let attempts = store.attempts(&job.tenant, job.id).await?;
+    let position = store.queue_position(&job.tenant, job.id).await?;
+    if args.which.json {
         let mut object = describe::job(&job);
         object["queue_position"] = json!(position);
         object["attempts"] = attempts.iter().map(describe::attempt).collect::<Vec<Value>>().into();

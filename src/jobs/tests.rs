@@ -6,7 +6,8 @@ use std::sync::Arc;
 use clap::Parser;
 use clapboard_h3::{Input, InputRole, InputShape, ModelProfile, Partition, VideoRequest};
 use clapboard_jobs::{
-    Claimant, FailureCode, Job, JobError, JobState, NewJob, Outcome, Policy, Store, SystemClock, Tenant, WorkerId,
+    Claimant, FailureCode, Job, JobError, JobId, JobState, NewJob, Outcome, Policy, Store, SystemClock, Tenant,
+    WorkerId,
 };
 use clapboard_store_sqlite::SqliteStore;
 
@@ -35,10 +36,14 @@ async fn open(data: &Path) -> SqliteStore {
 
 /// Makes a job, and lets it fail if that is wanted.
 async fn make(store: &SqliteStore, fails: bool) -> anyhow::Result<Job> {
+    make_for(store, &Tenant::default(), fails).await
+}
+
+async fn make_for(store: &SqliteStore, tenant: &Tenant, fails: bool) -> anyhow::Result<Job> {
     let profile = ModelProfile::released("minimax-h3", vec![Partition::Fl2va]);
     let request =
         VideoRequest { prompt: Some("hunter2".into()), aspect_ratio: Some("16:9".into()), ..VideoRequest::default() };
-    let job = NewJob::new(Tenant::default(), "minimax-h3", &request.resolve(&profile, 7).unwrap());
+    let job = NewJob::new(tenant.clone(), "minimax-h3", &request.resolve(&profile, 7).unwrap());
     let id = store.create(job).await?.id;
     if fails {
         let claimant = Claimant::new(WorkerId::new(), vec![Partition::Fl2va]);
@@ -46,7 +51,7 @@ async fn make(store: &SqliteStore, fails: bool) -> anyhow::Result<Job> {
         let error = JobError::new(FailureCode::GenerationFailed, "the film tore");
         store.finish(&claimed.lease, Outcome::Failed(error)).await?;
     }
-    Ok(store.get(&Tenant::default(), id).await?.unwrap())
+    Ok(store.get(tenant, id).await?.unwrap())
 }
 
 /// A job that waits, of which only the row is there.
@@ -92,6 +97,31 @@ fn a_job_that_has_ended_is_not_cancelled() {
     assert_eq!(refused, format!("job {} has ended already: it is failed", failed.id));
     let refused = refusal(data, &["show", &waiting.id.to_string(), "--tenant", "other"]);
     assert_eq!(refused, format!("tenant other has no job {}", waiting.id));
+}
+
+/// An id from a log is enough, whosever the job is; a tenant that is named narrows.
+#[test]
+fn a_job_of_any_tenant_is_found_by_its_id() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path();
+    let other: Tenant = "other".parse().unwrap();
+    let (failed, waiting) = block_on(async {
+        let store = open(data).await;
+        Ok((make_for(&store, &other, true).await?, make_for(&store, &other, false).await?))
+    })
+    .unwrap();
+    jobs(data, &["show", &failed.id.to_string()]).unwrap();
+    jobs(data, &["retry", &failed.id.to_string()]).unwrap();
+    jobs(data, &["cancel", &waiting.id.to_string()]).unwrap();
+    assert_eq!((state(data, &failed), state(data, &waiting)), (JobState::Queued, JobState::Cancelled));
+    for verb in ["show", "retry", "cancel"] {
+        let refused = refusal(data, &[verb, &failed.id.to_string(), "--tenant", "default"]);
+        assert_eq!(refused, format!("tenant default has no job {}", failed.id));
+        let unknown = JobId::new().to_string();
+        assert_eq!(refusal(data, &[verb, &unknown]), format!("there is no job {unknown}"));
+    }
+    jobs(data, &["cancel", &failed.id.to_string(), "--tenant", "other"]).unwrap();
+    assert_eq!(state(data, &failed), JobState::Cancelled);
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::settings::{EngineArgs, HttpArgs, MediaArgs, PartitionArgs, PolicyArgs, SweepArgs, WebhookArgs, WorkerArgs};
+use crate::settings::{
+    EngineArgs, HttpArgs, MediaArgs, PartitionArgs, PolicyArgs, SweepArgs, TelemetryArgs, WebhookArgs, WorkerArgs,
+};
 
 /// Run the whole service in one process: API, scheduler and one worker over a data directory
 ///
@@ -29,4 +31,6 @@ pub(crate) struct Args {
     pub(super) sweeps: SweepArgs,
     #[command(flatten)]
     pub(super) webhooks: WebhookArgs,
+    #[command(flatten)]
+    pub(crate) telemetry: TelemetryArgs,
 }

@@ -1,5 +1,6 @@
 //! The settings of the standalone service as they are used, checked against each other.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clapboard_engine::EngineConfig;
@@ -21,6 +22,7 @@ pub(super) struct Config {
     pub(super) scheduler: clapboard_scheduler::Options,
     /// How many hints a queue holds.
     pub(super) window: usize,
+    pub(super) metrics_listen: Option<SocketAddr>,
 }
 
 impl TryFrom<Args> for Config {
@@ -28,7 +30,7 @@ impl TryFrom<Args> for Config {
 
     /// Errors: a sentence about the first setting, or pair of settings, that cannot be.
     fn try_from(args: Args) -> anyhow::Result<Self> {
-        let Args { mut engine, partitions, media, http, data, policy, worker, sweeps, webhooks } = args;
+        let Args { mut engine, partitions, media, http, data, policy, worker, sweeps, webhooks, telemetry } = args;
         engine.set_data(&data);
         let mut http = Http::try_from(http)?;
         webhooks.apply(&mut http.options);
@@ -37,6 +39,7 @@ impl TryFrom<Args> for Config {
         Ok(Self {
             scheduler: sweeps.options(&webhooks)?,
             window: sweeps.window(),
+            metrics_listen: telemetry.metrics_listen(),
             engine: engine.config(partitions.partitions())?,
             tools: media.find()?,
             http,

@@ -13,5 +13,6 @@ mod references;
 mod restart;
 mod startup;
 mod support;
+mod telemetry;
 mod verify;
 mod webhooks;

@@ -106,23 +106,28 @@ impl Cluster {
     }
 
     pub(super) fn add_scheduler(&mut self) -> usize {
-        let process = self.spawn_scheduler();
+        self.add_scheduler_with(&[])
+    }
+
+    /// The same with further settings.
+    pub(super) fn add_scheduler_with(&mut self, settings: &[&str]) -> usize {
+        let process = self.spawn_scheduler(settings);
         self.schedulers.push(process);
         self.schedulers.len() - 1
     }
 
-    fn spawn_scheduler(&mut self) -> Process {
+    fn spawn_scheduler(&mut self, settings: &[&str]) -> Process {
         let name = self.name("scheduler");
         let mut command = self.command("scheduler");
         command.args(["--refill-interval", "500ms", "--reaper-interval", "500ms", "--garbage-interval", "500ms"]);
         command.args(["--orphan-interval", "1s", "--orphan-age", "0s"]);
-        command.args(["--allow-http-webhook-host", "127.0.0.1"]);
+        command.args(["--allow-http-webhook-host", "127.0.0.1"]).args(settings);
         Process::spawn(self.folder.path(), &name, command)
     }
 
     pub(super) fn replace_scheduler(&mut self, which: usize) {
         self.schedulers[which].kill();
-        self.schedulers[which] = self.spawn_scheduler();
+        self.schedulers[which] = self.spawn_scheduler(&[]);
     }
 
     /// Starts a worker with a short lease.

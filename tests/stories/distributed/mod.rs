@@ -10,6 +10,7 @@ mod postgres;
 mod process;
 mod redis;
 mod rng;
+mod telemetry;
 mod truth;
 mod webhooks;
 mod workers;

@@ -1,5 +1,6 @@
 //! The actors of the stories: a service, its client, and the files they leave.
 
+mod collector;
 mod files;
 mod http;
 mod media;
@@ -7,6 +8,7 @@ mod receiver;
 mod service;
 mod wait;
 
+pub(crate) use collector::{Collector, Traced};
 pub(crate) use files::{assert_video, files_below, tiny_checkpoint};
 pub(crate) use http::{Body, Reply, send};
 pub(crate) use media::Media;

@@ -69,25 +69,40 @@ impl Part {
 /// Errors: [`Error`] when the folder or its checkpoint cannot be read or the engine fails; a stage that differs is a
 /// failed line.
 pub fn run(options: &Options, opened: &mut dyn FnMut(&str), listener: &mut dyn FnMut(Line)) -> Result<Summary, Error> {
+    let golden = &options.golden;
+    let requests: Requests = read_json(&golden.join("requests.json"))?;
+    let parts: Vec<_> = PARTS.into_iter().filter(|(_, file, _)| golden.join(file).is_file()).collect();
+    check_name(options, &requests, &parts)?;
+    let cases = Cases { requests, parts };
     let bytes = MemoryBounds::default().attention_bytes;
     let backend = Backend::open(options.device, options.attention, bytes).map_err(LoadError::Device)?;
     opened(&backend.describe());
     match backend {
-        Backend::Cpu(ops) => run_on(&ops, false, options, listener),
-        Backend::Cuda(ops) => run_on(&*ops, true, options, listener),
+        Backend::Cpu(ops) => run_on(&ops, false, options, cases, listener),
+        Backend::Cuda(ops) => run_on(&*ops, true, options, cases, listener),
     }
 }
 
-fn run_on<O: Ops>(ops: &O, is_gpu: bool, options: &Options, listener: &mut dyn FnMut(Line)) -> Result<Summary, Error>
+/// What a golden folder holds.
+struct Cases {
+    requests: Requests,
+    /// Name, file and kind of each.
+    parts: Vec<(&'static str, &'static str, Part)>,
+}
+
+fn run_on<O: Ops>(
+    ops: &O,
+    is_gpu: bool,
+    options: &Options,
+    Cases { requests, parts }: Cases,
+    listener: &mut dyn FnMut(Line),
+) -> Result<Summary, Error>
 where
     O::Buffer: 'static,
 {
     let &Options { device, attention, dtype, .. } = options;
     let target = Target { ops, device, attention, is_gpu, dtype };
     let golden = &options.golden;
-    let requests: Requests = read_json(&golden.join("requests.json"))?;
-    let parts: Vec<_> = PARTS.into_iter().filter(|(_, file, _)| golden.join(file).is_file()).collect();
-    check_name(options, &requests, &parts)?;
     let wanted = |name: &str| options.case.as_deref().is_none_or(|case| case == name);
 
     let mut checkpoints = Vec::new();
