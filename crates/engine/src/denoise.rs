@@ -129,7 +129,7 @@ impl FirstRows {
 
 /// Runs the steps of `spec`'s schedule that `rows` leave, over a request that the transformer has begun, and keeps the states
 /// that are wanted. Returns the target's rows after the last step.
-pub(crate) fn denoise<O: Ops>(
+pub(crate) fn denoise<O: Ops + 'static>(
     ops: &O,
     dit: &Dit<O>,
     spec: &GenerationSpec,
@@ -163,7 +163,7 @@ where
 }
 
 /// Moves the rows of both modalities from one sigma to the next.
-fn take_step<O: Ops>(
+fn take_step<O: Ops + 'static>(
     ops: &O,
     dit: &Dit<O>,
     spec: &GenerationSpec,

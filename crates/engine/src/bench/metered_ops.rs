@@ -53,6 +53,10 @@ impl<O: Ops> Ops for Metered<O> {
         self.ops.read_bytes(x)
     }
 
+    fn write_bytes(&self, bytes: &[u8], y: Out<'_, O>) -> Result<(), OpError> {
+        self.ops.write_bytes(bytes, y)
+    }
+
     fn cast(&self, x: In<'_, O>, y: Out<'_, O>) -> Result<(), OpError> {
         self.moved(bytes(&x) + bytes_mut(&y), x.dtype());
         self.ops.cast(x, y)

@@ -2,6 +2,7 @@
 
 use clapboard_h3::packing::PackedLayout;
 
+use super::adaln::ScheduleModulations;
 use super::block::BlockInputs;
 use super::buffers::DitBuffers;
 use super::rotary::RotaryTables;
@@ -45,6 +46,22 @@ pub struct DitRequest<B> {
     pub buffers: DitBuffers<B>,
     /// What no step changes.
     pub(super) fixed: Fixed<B>,
+    /// The step whose modulation the buffers hold.
+    pub(super) modulated: Option<usize>,
+}
+
+impl<B: Send + Sync> DitRequest<B> {
+    /// Sees to it that the buffers hold the modulation of `step`.
+    ///
+    /// Errors: [`OpError`] when the device fails.
+    pub(super) fn modulate<O: Ops<Buffer = B>>(&mut self, ops: &O, step: usize) -> Result<(), OpError> {
+        if self.modulated != Some(step) {
+            self.modulated = None;
+            self.fixed.modulations.upload(ops, step, &mut self.buffers.modulation)?;
+            self.modulated = Some(step);
+        }
+        Ok(())
+    }
 }
 
 /// What a request computes once: refined text, rotary tables, timestep embeddings, row indices.
@@ -55,6 +72,8 @@ pub(super) struct Fixed<B> {
     pub(super) rotary: RotaryTables<B>,
     /// Activated timestep embeddings of every step, `[steps, timesteps, time_embed_dim]`.
     pub(super) activated: Tensor<B>,
+    /// What the AdaLN projections make of every step's timesteps.
+    pub(super) modulations: ScheduleModulations,
     pub(super) text_indices: Tensor<B>,
     pub(super) video_indices: Tensor<B>,
     pub(super) audio_indices: Tensor<B>,
@@ -62,10 +81,10 @@ pub(super) struct Fixed<B> {
 }
 
 impl<B> Fixed<B> {
-    /// What every block of `step` reads.
-    pub(super) fn block_inputs(&self, step: usize) -> BlockInputs<'_, B> {
+    /// What block `index` reads in `step`.
+    pub(super) fn block_inputs(&self, step: usize, index: usize) -> BlockInputs<'_, B> {
         BlockInputs {
-            activated: self.activated.view().select(0, step),
+            index,
             distinct: self.step_rows[step].distinct,
             rows: self.step_rows[step].modulation_rows.view(),
             rotary: &self.rotary,

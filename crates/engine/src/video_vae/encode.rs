@@ -20,7 +20,7 @@ pub struct VideoEncoder<O: Ops> {
     config: VideoVaeConfig,
     tiles: TileGeometry,
     weights: EncoderWeights<O::Buffer>,
-    levels: Box<dyn WeightSource<LevelWeights<O::Buffer>>>,
+    levels: Box<dyn WeightSource<O, LevelWeights<O::Buffer>>>,
 }
 
 impl<O: Ops> VideoEncoder<O>

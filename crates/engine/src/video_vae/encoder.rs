@@ -115,7 +115,7 @@ pub(super) struct TileEncoder<'a, O: Ops> {
     pub(super) ops: &'a O,
     pub(super) config: &'a VideoVaeConfig,
     pub(super) weights: &'a EncoderWeights<O::Buffer>,
-    pub(super) levels: &'a dyn WeightSource<LevelWeights<O::Buffer>>,
+    pub(super) levels: &'a dyn WeightSource<O, LevelWeights<O::Buffer>>,
 }
 
 impl<O: Ops> TileEncoder<'_, O> {
@@ -142,7 +142,7 @@ impl<O: Ops> TileEncoder<'_, O> {
             steps.run.tap.see("vae.conv_in_row0", first_row.shape(), &|| ops.read(first_row))?;
         }
         for index in 0..self.levels.len() {
-            let level = self.levels.block(index)?;
+            let level = self.levels.block(ops, index)?;
             for block in &level.blocks {
                 features = steps.take(|| self.residual(block, features, buffers))?;
             }
