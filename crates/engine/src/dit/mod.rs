@@ -18,5 +18,7 @@ mod weights;
 
 pub use buffers::{DitBuffers, DitShape};
 pub use forward::Dit;
+pub(crate) use refiner::plan as refiner_plan;
 pub use request::{DitRequest, StepTimesteps};
+pub(crate) use request::{embedding_plan, fixed_plan};
 pub use weights::{AttentionWeights, DitBlockWeights, DitWeights, FeedForwardWeights, RefinerBlockWeights};
