@@ -357,7 +357,9 @@ impl Planner {
         let alternatives = Alternatives {
             least_hbm_bytes: least,
             resident_layers: too_many.then_some(auto),
-            num_frames: fewer_frames(shape.num_frames).find(|&num_frames| fits(RequestShape { num_frames, ..*shape })),
+            num_frames: fewer_frames(shape.num_frames)
+                .take_while(|frames| frames.seconds() >= self.sizes.settings.geometry.min_duration_seconds)
+                .find(|&num_frames| fits(RequestShape { num_frames, ..*shape })),
             canvas: smaller_canvases(shape.canvas).find(|&canvas| fits(RequestShape { canvas, ..*shape })),
         };
         Refusal::Device {

@@ -56,7 +56,7 @@ pub struct Alternatives {
     pub least_hbm_bytes: u64,
     /// The resident blocks with which it would fit, where too many were asked for.
     pub resident_layers: Option<usize>,
-    /// The most frames of the same size that fit.
+    /// The most frames of the same size that fit, if such a film is as long as the checkpoint makes them.
     pub num_frames: Option<FrameCount>,
     /// The largest canvas of about the same ratio that fits with the same frames.
     pub canvas: Option<Canvas>,
