@@ -75,7 +75,7 @@ pub(crate) fn dtype() -> impl TypedValueParser<Value = ComputeDtype> {
     })
 }
 
-fn decode_precision() -> impl TypedValueParser<Value = DecodePrecision> {
+pub(crate) fn decode_precision() -> impl TypedValueParser<Value = DecodePrecision> {
     PossibleValuesParser::new(["f32", "f16", "bf16"]).map(|name| match name.as_str() {
         "f16" => DecodePrecision::F16,
         "bf16" => DecodePrecision::Bf16,
