@@ -117,7 +117,7 @@ fn offload() -> impl TypedValueParser<Value = Offload> {
     })
 }
 
-fn decode_precision() -> impl TypedValueParser<Value = DecodePrecision> {
+pub(crate) fn decode_precision() -> impl TypedValueParser<Value = DecodePrecision> {
     PossibleValuesParser::new(["f32", "f16", "bf16"]).map(|name| match name.as_str() {
         "f16" => DecodePrecision::F16,
         "bf16" => DecodePrecision::Bf16,

@@ -12,6 +12,7 @@ pub mod checkpoint;
 pub mod dit;
 pub mod ops;
 pub mod parallel;
+pub mod plan;
 pub mod projection;
 pub mod sampling;
 pub mod text;

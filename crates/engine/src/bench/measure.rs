@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn the_share_of_the_roofline_is_the_floor_over_the_median() {
-        let work = Work { flops: 8.0, bytes: 4.0, floor_seconds: 1.0 };
+        let work = Work { flops: 8.0, bytes: 4.0, floor_seconds: 1.0, ..Work::default() };
         let measurement = Measurement {
             device: String::new(),
             seconds: vec![1.5, 2.0, 9.0],

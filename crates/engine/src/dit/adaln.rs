@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::request::StepTimesteps;
-use crate::ops::{OpError, Ops, Tensor};
+use crate::activations::{ActivationPlan, Planned};
+use crate::checkpoint::DitConfig;
+use crate::ops::{DType, OpError, Ops, Tensor};
 use crate::projection::Linear;
 use crate::run::{Run, RunError};
 use crate::weights::WeightSource;
@@ -20,6 +22,11 @@ type TimestepRows = Arc<[u8]>;
 struct Key {
     rows: usize,
     timestep: u32,
+}
+
+/// Plans what one block makes of a schedule of `steps`, each of which has a timestep of its own.
+pub(crate) fn products_plan(config: &DitConfig, dtype: DType, steps: usize, timesteps: usize) -> ActivationPlan {
+    ActivationPlan::new(vec![Planned::new("adaln_products", dtype, [steps, timesteps, config.adaln_features()])])
 }
 
 /// Keeps what one transformer has made of timesteps for later requests, in host memory under a bound. Schedules recur:
@@ -148,7 +155,6 @@ impl ScheduleModulations {
 mod tests {
     use super::*;
     use crate::control::{Command, Control, Uninterrupted};
-    use crate::ops::DType;
     use crate::ops::cpu::Cpu;
     use crate::progress::Unwatched;
     use crate::run::Stop;

@@ -18,7 +18,10 @@ mod timestep;
 mod weights;
 
 pub use adaln::AdalnCache;
+pub(crate) use adaln::products_plan;
 pub use buffers::{DitBuffers, DitShape};
 pub use forward::{Dit, DitOptions};
+pub(crate) use refiner::plan as refiner_plan;
 pub use request::{DitRequest, StepTimesteps};
+pub(crate) use request::{embedding_plan, fixed_plan};
 pub use weights::{AttentionWeights, DitBlockWeights, DitWeights, FeedForwardWeights, RefinerBlockWeights};

@@ -4,9 +4,11 @@ use clapboard_h3::packing::PackedLayout;
 
 use super::adaln::ScheduleModulations;
 use super::block::BlockInputs;
-use super::buffers::DitBuffers;
+use super::buffers::{DitBuffers, DitShape};
 use super::rotary::RotaryTables;
-use crate::ops::{OpError, Ops, Tensor};
+use crate::activations::{ActivationPlan, Planned};
+use crate::checkpoint::DitConfig;
+use crate::ops::{DType, OpError, Ops, Tensor};
 
 /// The timesteps of one denoising step, spread over the rows.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,4 +109,28 @@ impl<B> StepRows<B> {
             modulation_rows: ops.indices(&step.modulation_rows)?,
         })
     }
+}
+
+/// Plans what a request of `steps` steps computes once and keeps, the refined text among it.
+pub(crate) fn fixed_plan(config: &DitConfig, dtype: DType, shape: &DitShape, steps: usize) -> ActivationPlan {
+    let (rows, rotary) = (shape.rows, 6 * config.rope_freq_dim);
+    ActivationPlan::new(vec![
+        Planned::new("text", dtype, [shape.text_rows, config.hidden_size]),
+        Planned::new("rope_cos", DType::F32, [rows, rotary]),
+        Planned::new("rope_sin", DType::F32, [rows, rotary]),
+        Planned::new("activated", dtype, [steps.max(1), shape.timesteps, config.time_embed_dim]),
+        Planned::new("row_indices", DType::U32, [rows]),
+        Planned::new("timestep_rows", DType::U32, [steps, rows]),
+        Planned::new("modulation_rows", DType::U32, [steps, rows]),
+    ])
+}
+
+/// Plans what the timestep MLP computes in.
+pub(crate) fn embedding_plan(config: &DitConfig, timesteps: usize) -> ActivationPlan {
+    ActivationPlan::new(vec![
+        Planned::new("sinusoids", DType::F32, [timesteps, config.freq_dim]),
+        Planned::new("time_inner", DType::F32, [timesteps, config.time_embed_hidden_dim]),
+        Planned::new("time_activated", DType::F32, [timesteps, config.time_embed_hidden_dim]),
+        Planned::new("time_embedded", DType::F32, [timesteps, config.time_embed_dim]),
+    ])
 }

@@ -42,7 +42,7 @@ impl Features {
 }
 
 /// The buffers of one tile's encode: each holds one activation at a time.
-pub(super) struct EncodeBuffers<B> {
+pub(crate) struct EncodeBuffers<B> {
     /// The residual stream.
     hidden: Tensor<B>,
     /// A norm's result.
@@ -53,7 +53,7 @@ pub(super) struct EncodeBuffers<B> {
 
 impl<B: Send + Sync> EncodeBuffers<B> {
     /// Plans the buffers for clips of `size` frames, rows and columns.
-    pub(super) fn plan(config: &VideoVaeConfig, size: [usize; 3]) -> ActivationPlan {
+    pub(crate) fn plan(config: &VideoVaeConfig, size: [usize; 3]) -> ActivationPlan {
         let largest = largest_activation(config, size);
         let names = ["hidden", "normed", "branch"];
         ActivationPlan::new(names.map(|name| Planned::new(name, DType::F32, [largest])).to_vec())
