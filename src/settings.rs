@@ -3,6 +3,7 @@
 //! A group is parsed by clap as it stands on the command line or in the environment (`…Args`), and then checked and
 //! turned into what the rooms go by. A setting has the same name, meaning and default wherever it appears.
 
+pub(crate) mod bytes;
 mod database;
 pub(crate) mod device;
 mod distributed;
@@ -16,6 +17,7 @@ mod media_store;
 mod partitions;
 mod policy;
 mod redis;
+mod residency;
 mod secret;
 mod sweeps;
 mod telemetry;
@@ -33,6 +35,7 @@ pub(crate) use self::media_store::MediaStoreArgs;
 pub(crate) use self::partitions::{PartitionArgs, partition};
 pub(crate) use self::policy::PolicyArgs;
 pub(crate) use self::redis::RedisArgs;
+pub(crate) use self::residency::ResidencyArgs;
 pub(crate) use self::secret::Secret;
 pub(crate) use self::sweeps::SweepArgs;
 pub(crate) use self::telemetry::TelemetryArgs;

@@ -174,7 +174,7 @@ mod tests {
             repeats: 3,
             seed: 0,
         };
-        let work = Work { flops: 1e13, bytes: 2e9, floor_seconds: 0.01 };
+        let work = Work { flops: 1e13, bytes: 2e9, floor_seconds: 0.01, ..Work::default() };
         let device = "a card".to_owned();
         (
             options,

@@ -9,6 +9,7 @@ mod delete;
 mod distributed;
 mod generate;
 mod keys;
+mod plan;
 mod references;
 mod restart;
 mod startup;

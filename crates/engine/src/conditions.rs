@@ -1,21 +1,33 @@
 //! What a request is conditioned on besides its prompt: from prepared media to latents.
 
+use std::sync::Arc;
+
 use clapboard_h3::packing::{Anchor, Conditions, LatentGrid, Reference};
 use clapboard_h3::prepare::{PreparedReference, Sound, vae_frames};
 use clapboard_h3::{GenerationSpec, Task};
 
 use crate::audio_vae::{self, AudioEncoder};
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{AudioVaeConfig, Checkpoint, VideoVaeConfig};
 use crate::components::Components;
 use crate::generate::{GenerateError, network};
-use crate::load::LoadError;
+use crate::load::{LoadError, Loading};
 use crate::ops::Ops;
 use crate::progress::ShareProgress;
 use crate::run::{Run, RunError};
+use crate::staging::Staging;
+use crate::video_vae::clips::ClipGeometry;
 use crate::video_vae::{self, ConditionLatents, FrameValues, TileGeometry, VideoEncoder, VideoFrames};
+use crate::weights::Staged;
+
+/// What turns media into conditions, and the sizes by which their places in a sequence are known beforehand.
+pub(crate) struct ConditionEncoders<O: Ops> {
+    video: VideoVaeConfig,
+    audio: AudioVaeConfig,
+    encoders: Staged<O, Encoders<O>>,
+}
 
 /// The encoders of both VAEs.
-pub(crate) struct ConditionEncoders<O: Ops> {
+struct Encoders<O: Ops> {
     video: VideoEncoder<O>,
     audio: AudioEncoder<O>,
 }
@@ -50,7 +62,7 @@ pub(crate) struct EncodedConditions {
     pub(crate) sounds: Vec<f32>,
 }
 
-impl<O: Ops> ConditionEncoders<O>
+impl<O: Ops + 'static> ConditionEncoders<O>
 where
     O::Buffer: 'static,
 {
@@ -59,11 +71,18 @@ where
         checkpoint: &Checkpoint,
         components: &Components,
         tiles: TileGeometry,
+        loading: Loading<'_>,
     ) -> Result<Self, LoadError> {
-        Ok(Self {
-            video: VideoEncoder::load(ops, &components.video_vae, checkpoint.video_vae().clone(), tiles)?,
-            audio: AudioEncoder::load(ops, &components.audio_vae, checkpoint.audio_vae().clone())?,
-        })
+        let (video, audio) = (checkpoint.video_vae().clone(), checkpoint.audio_vae().clone());
+        let stored = (Arc::clone(&components.video_vae), Arc::clone(&components.audio_vae));
+        let sizes = (video.clone(), audio.clone());
+        let load = move |ops: &O, loading: Loading<'_>| {
+            Ok(Encoders {
+                video: loading.then(VideoEncoder::load(ops, &stored.0, sizes.0.clone(), tiles))?,
+                audio: loading.then(AudioEncoder::load(ops, &stored.1, sizes.1.clone()))?,
+            })
+        };
+        Ok(Self { video, audio, encoders: Staged::load(ops, loading, load)? })
     }
 
     /// Plans the conditions of `spec` from its media, which stand in packed order.
@@ -102,14 +121,14 @@ where
     }
 
     fn reference(&self, medium: &PreparedReference) -> Reference {
-        let side = |pixels: u32| pixels / self.video.config().spatial_compression() as u32;
-        let latents = |sound: &Sound| self.audio.latents(sound.samples()) as u32;
+        let side = |pixels: u32| pixels / self.video.spatial_compression() as u32;
+        let latents = |sound: &Sound| sound.samples().div_ceil(self.audio.hop_length()) as u32;
         match medium {
             PreparedReference::Image(picture) => {
                 Reference::Image { height: side(picture.height()), width: side(picture.width()) }
             }
             PreparedReference::Video { clip, soundtrack } => {
-                let frames = self.video.latent_frames(vae_frames(clip.frames())) as u32;
+                let frames = ClipGeometry::of(&self.video).latent_frames(vae_frames(clip.frames())) as u32;
                 let video = LatentGrid { frames, height: side(clip.height()), width: side(clip.width()) };
                 Reference::Video { video, audio_latents: soundtrack.as_ref().map_or(0, latents) }
             }
@@ -119,8 +138,26 @@ where
 
     /// Encodes media in packed order.
     ///
-    /// Errors: [`GenerateError`] when a network fails or the run is stopped.
+    /// Errors: [`GenerateError`] when the encoders cannot be brought in, a network fails or the run is stopped.
     pub(crate) fn encode(
+        &self,
+        ops: &O,
+        media: &[PreparedReference],
+        staging: Staging,
+        run: &mut Run<'_>,
+    ) -> Result<EncodedConditions, GenerateError> {
+        if media.is_empty() {
+            return Ok(EncodedConditions::default());
+        }
+        staging.enter(&self.encoders, ops, run)?.encode(ops, media, run)
+    }
+}
+
+impl<O: Ops> Encoders<O>
+where
+    O::Buffer: 'static,
+{
+    fn encode(
         &self,
         ops: &O,
         media: &[PreparedReference],

@@ -2,9 +2,10 @@
 
 use clapboard_h3::GenerationSpec;
 
+use crate::activations::{ActivationPlan, Planned};
 use crate::checkpoint::DitConfig;
 use crate::conditions::EncodedConditions;
-use crate::dit::{Dit, DitRequest};
+use crate::dit::{Dit, DitRequest, DitShape};
 use crate::generate::{GenerateError, require_finite};
 use crate::ops::{DType, OpError, Ops, Tensor};
 use crate::progress::ProgressEvent;
@@ -129,7 +130,7 @@ impl FirstRows {
 
 /// Runs the steps of `spec`'s schedule that `rows` leave, over a request that the transformer has begun, and keeps the states
 /// that are wanted. Returns the target's rows after the last step.
-pub(crate) fn denoise<O: Ops>(
+pub(crate) fn denoise<O: Ops + 'static>(
     ops: &O,
     dit: &Dit<O>,
     spec: &GenerationSpec,
@@ -163,7 +164,7 @@ where
 }
 
 /// Moves the rows of both modalities from one sigma to the next.
-fn take_step<O: Ops>(
+fn take_step<O: Ops + 'static>(
     ops: &O,
     dit: &Dit<O>,
     spec: &GenerationSpec,
@@ -201,6 +202,14 @@ fn sound(rows: Result<SavedRows, OpError>) -> Result<SavedRows, GenerateError> {
     require_finite("video latents", &rows.video)?;
     require_finite("audio latents", &rows.audio)?;
     Ok(rows)
+}
+
+/// Plans the rows that the steps move.
+pub(crate) fn state_plan(config: &DitConfig, shape: &DitShape) -> ActivationPlan {
+    ActivationPlan::new(vec![
+        Planned::new("video_rows", DType::F32, [shape.video_rows, config.video_row_dim()]),
+        Planned::new("audio_rows", DType::F32, [shape.audio_rows, config.audio_in_channels]),
+    ])
 }
 
 /// Returns the shapes of the target's rows.

@@ -6,7 +6,7 @@ use clapboard_h3::packing::PackedLayout;
 use clapboard_h3::{ModelProfile, Partition};
 
 use crate::checkpoint::Checkpoint;
-use crate::control::{Control, Uninterrupted};
+use crate::control::Control;
 use crate::device::{Backend, Device};
 use crate::fingerprint::fingerprint;
 use crate::generate::{GenerateError, GenerationReport, Networks, Request};
@@ -14,13 +14,14 @@ use crate::load::{LoadError, Loading, Mapped};
 use crate::ops::DType;
 use crate::ops::cpu::Cpu;
 use crate::ops::cuda::{AttentionChoice, Cuda};
-use crate::progress::{Progress, Unwatched};
+use crate::progress::Progress;
 use crate::resume::Continuation;
 use crate::run::Run;
 use crate::sink::FrameSink;
 use crate::tap::Tap;
 use crate::text::Presented;
 use crate::video_vae::DecodePrecision;
+use crate::weights::Placement;
 
 /// The type that the text encoder and the DiT compute in. What the release keeps in F32 stays F32 in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +74,10 @@ pub struct EngineConfig {
     pub device: Device,
     /// Which attention computes in 16-bit types on a GPU.
     pub attention: AttentionChoice,
+    /// Which weights stay on the device.
+    pub placement: Placement,
+    /// Host memory in which the DiT keeps what its AdaLN projections made of schedules, for later requests.
+    pub adaln_cache_bytes: usize,
 }
 
 impl EngineConfig {
@@ -86,6 +91,8 @@ impl EngineConfig {
             memory: MemoryBounds::default(),
             device: Device::Cpu,
             attention: AttentionChoice::Auto,
+            placement: Placement::Resident,
+            adaln_cache_bytes: 2 << 30,
         }
     }
 
@@ -136,7 +143,7 @@ impl Engine {
     ///
     /// Errors: [`LoadError`] naming the file, key or tensor that is missing or wrong.
     pub fn load_partition(config: &EngineConfig, partition: Partition) -> Result<Self, LoadError> {
-        let unasked = Loading { control: &Uninterrupted, progress: &Unwatched };
+        let unasked = Loading::unwatched(config.placement);
         Self::load_mapped(config, &Mapped::open(config, partition)?, unasked)
     }
 

@@ -1,5 +1,6 @@
 //! One generation from prompt to frames and samples.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clapboard_h3::packing::{LayoutError, PackedLayout};
@@ -7,10 +8,11 @@ use clapboard_h3::prepare::PreparedReference;
 use clapboard_h3::{GenerationSpec, Partition, SpecError, Task};
 
 use crate::audio_vae::{self, AudioDecoder};
-use crate::conditions::{ConditionEncoders, ConditionPlan, EncodedConditions};
+use crate::checkpoint::DitConfig;
+use crate::conditions::{ConditionEncoders, ConditionPlan};
 use crate::control::Control;
 use crate::denoise::{FirstRows, Latents, denoise, row_shapes, target_grid};
-use crate::dit::Dit;
+use crate::dit::{AdalnCache, Dit, DitOptions};
 use crate::engine::EngineConfig;
 use crate::load::{LoadError, Loading, Mapped};
 use crate::ops::cuda::{Fault, fault};
@@ -20,9 +22,11 @@ use crate::progress::{Phase, ProgressEvent, ShareProgress};
 use crate::resume::{Continuation, Identity, Keeper, ResumeError, SavedRows};
 use crate::run::{Run, RunError, Stop, obey};
 use crate::sink::{FrameSink, MediaChunk, MediaFormat, SinkError};
+use crate::staging::Staging;
 use crate::text::{self, PresentError, Presented, Presenter, TextEncoder};
 use crate::video_vae::{self, TileGeometry, VideoDecoder, VideoLatents};
-use crate::vision::{VisionError, VisionTower};
+use crate::vision::{VisionEmbeds, VisionError, VisionTower};
+use crate::weights::Staged;
 
 /// How long a full sink is waited for before the control is looked at again.
 const SINK_PATIENCE: Duration = Duration::from_millis(100);
@@ -147,17 +151,19 @@ pub struct GenerationReport {
 
 /// The networks of one partition.
 pub(crate) struct Networks<O: Ops> {
-    partition: Partition,
+    staging: Staging,
     presenter: Presenter,
-    vision: VisionTower<O>,
+    dit_config: DitConfig,
+    sample_rate: usize,
+    vision: Staged<O, VisionTower<O>>,
     encoders: ConditionEncoders<O>,
-    text_encoder: TextEncoder<O>,
-    dit: Dit<O>,
-    video_decoder: VideoDecoder<O>,
-    audio_decoder: AudioDecoder<O>,
+    text_encoder: Staged<O, TextEncoder<O>>,
+    dit: Staged<O, Dit<O>>,
+    video_decoder: Staged<O, VideoDecoder<O>>,
+    audio_decoder: Staged<O, AudioDecoder<O>>,
 }
 
-impl<O: Ops> Networks<O>
+impl<O: Ops + 'static> Networks<O>
 where
     O::Buffer: 'static,
 {
@@ -169,49 +175,43 @@ where
         loading: Loading<'_>,
     ) -> Result<Self, LoadError> {
         let Mapped { checkpoint, components, partition } = mapped;
-        let dtype = config.dtype.dtype();
+        let (dtype, decode) = (config.dtype.dtype(), config.decode);
         let feed_forward_bytes = config.memory.feed_forward_bytes;
         let (text, vae) = (checkpoint.text_encoder(), checkpoint.video_vae());
         let tiles = TileGeometry { size: vae.tile_size, min_overlap: vae.tile_overlap_min };
+        let dit_config = checkpoint.dit(*partition)?.clone();
+
+        let (stored, sizes) = (Arc::clone(&components.text_encoder), text.vision.clone());
+        let vision = move |ops: &O, loading: Loading<'_>| {
+            VisionTower::load(ops, &stored, sizes.clone(), dtype, feed_forward_bytes, loading)
+        };
+        let (stored, sizes) = (Arc::clone(&components.text_encoder), text.text.clone());
+        let text_encoder = move |ops: &O, loading: Loading<'_>| {
+            TextEncoder::load(ops, &stored, sizes.clone(), dtype, feed_forward_bytes, loading, Box::new(Alone))
+        };
+        let (stored, sizes) = (Arc::clone(&components.dit), dit_config.clone());
+        let modulations = Arc::new(AdalnCache::new(config.adaln_cache_bytes));
+        let options = DitOptions { dtype, feed_forward_bytes, modulations };
+        let dit = move |ops: &O, loading: Loading<'_>| {
+            Dit::load(ops, &stored, sizes.clone(), options.clone(), loading, Box::new(Alone))
+        };
+        let (stored, sizes) = (Arc::clone(&components.video_vae), vae.clone());
+        let video_decoder =
+            move |ops: &O, _: Loading<'_>| VideoDecoder::load(ops, &stored, sizes.clone(), decode, tiles);
+        let (stored, sizes) = (Arc::clone(&components.audio_vae), checkpoint.audio_vae().clone());
+        let sample_rate = sizes.sampling_rate;
+        let audio_decoder = move |ops: &O, _: Loading<'_>| AudioDecoder::load(ops, &stored, sizes.clone());
         Ok(Self {
-            partition: *partition,
+            staging: Staging { partition: *partition, placement: loading.placement },
             presenter: loading.then(Presenter::load(checkpoint))?,
-            vision: loading.then(VisionTower::load(
-                ops,
-                &components.text_encoder,
-                text.vision.clone(),
-                dtype,
-                feed_forward_bytes,
-            ))?,
-            encoders: loading.then(ConditionEncoders::load(ops, checkpoint, components, tiles))?,
-            text_encoder: loading.then(TextEncoder::load(
-                ops,
-                &components.text_encoder,
-                text.text.clone(),
-                dtype,
-                feed_forward_bytes,
-                Box::new(Alone),
-            ))?,
-            dit: loading.then(Dit::load(
-                ops,
-                &components.dit,
-                checkpoint.dit(*partition)?.clone(),
-                dtype,
-                feed_forward_bytes,
-                Box::new(Alone),
-            ))?,
-            video_decoder: loading.then(VideoDecoder::load(
-                ops,
-                &components.video_vae,
-                vae.clone(),
-                config.decode,
-                tiles,
-            ))?,
-            audio_decoder: loading.then(AudioDecoder::load(
-                ops,
-                &components.audio_vae,
-                checkpoint.audio_vae().clone(),
-            ))?,
+            dit_config,
+            sample_rate,
+            vision: Staged::load(ops, loading, vision)?,
+            encoders: ConditionEncoders::load(ops, checkpoint, components, tiles, loading)?,
+            text_encoder: Staged::load(ops, loading, text_encoder)?,
+            dit: Staged::load(ops, loading, dit)?,
+            video_decoder: Staged::load(ops, loading, video_decoder)?,
+            audio_decoder: Staged::load(ops, loading, audio_decoder)?,
         })
     }
 
@@ -225,11 +225,11 @@ where
         run: &mut Run<'_>,
     ) -> Result<GenerationReport, GenerateError> {
         let Request { spec, media } = request;
-        if spec.partition != self.partition {
-            return Err(GenerateError::Task { task: spec.task, loaded: self.partition });
+        if spec.partition != self.staging.partition {
+            return Err(GenerateError::Task { task: spec.task, loaded: self.staging.partition });
         }
         spec.check().map_err(GenerateError::Spec)?;
-        let (total, shapes) = (spec.forwards(), row_shapes(spec, self.dit.config()));
+        let (total, shapes) = (spec.forwards(), row_shapes(spec, &self.dit_config));
         let conditions = self.encoders.plan(spec, media)?;
         let identity = Identity::of(spec, media, fingerprint);
         let saved = continuation.resume.map(|bytes| SavedRows::decode(bytes, shapes, &identity, total));
@@ -251,24 +251,23 @@ where
             saved => {
                 let prompt_embeds = self.read(ops, &presented, run)?;
                 drop(presented);
-                let encoded = if media.is_empty() {
-                    EncodedConditions::default()
-                } else {
+                if !media.is_empty() {
                     clock.enter(Phase::EncodeInputs, run);
-                    self.encoders.encode(ops, media, run)?
-                };
+                }
+                let encoded = self.encoders.encode(ops, media, self.staging, run)?;
                 clock.enter(Phase::Denoise, run);
                 if let Some(done) = resumed_at {
                     run.progress.report(ProgressEvent::Step { done, total });
                 }
                 let (video, audio) = (spec.video_sigmas.timesteps(), spec.audio_sigmas.timesteps());
-                let first = FirstRows::draw(spec, self.dit.config(), encoded, saved, run)?;
-                let request = self.dit.begin(ops, &layout, prompt_embeds.view(), &video, &audio, run)?;
+                let first = FirstRows::draw(spec, &self.dit_config, encoded, saved, run)?;
+                let dit = self.staging.enter(&self.dit, ops, run)?;
+                let request = dit.begin(ops, &layout, prompt_embeds.view(), &video, &audio, run)?;
                 drop(prompt_embeds);
-                denoise(ops, &self.dit, spec, request, first, &mut keeper, run)?
+                denoise(ops, &dit, spec, request, first, &mut keeper, run)?
             }
         };
-        let latents = Latents::of(spec, self.dit.config(), &rows, run).map_err(RunError::from)?;
+        let latents = Latents::of(spec, &self.dit_config, &rows, run).map_err(RunError::from)?;
         require_finite("video latents", &latents.video)?;
         require_finite("audio latents", &latents.audio)?;
 
@@ -300,12 +299,18 @@ where
     }
 
     /// Reads pictures, videos and prompt: `[text_rows, text_dim]`.
-    fn read(&self, ops: &O, presented: &Presented, run: &mut Run<'_>) -> Result<Tensor<O::Buffer>, RunError> {
+    fn read(&self, ops: &O, presented: &Presented, run: &mut Run<'_>) -> Result<Tensor<O::Buffer>, GenerateError> {
         let total = if presented.vision.is_empty() { 1 } else { 2 };
         let share = |index| ShareProgress { progress: run.progress, index, total };
         let (first, last) = (share(0), share(total - 1));
-        let vision = self.vision.encode(ops, &presented.vision, &mut run.sharing(&first))?;
-        self.text_encoder.encode(ops, &presented.presentation, &vision, &mut run.sharing(&last))
+        let vision = if presented.vision.is_empty() {
+            VisionEmbeds::none()
+        } else {
+            let vision = self.staging.enter(&self.vision, ops, run)?;
+            vision.encode(ops, &presented.vision, &mut run.sharing(&first))?
+        };
+        let text_encoder = self.staging.enter(&self.text_encoder, ops, run)?;
+        Ok(text_encoder.encode(ops, &presented.presentation, &vision, &mut run.sharing(&last))?)
     }
 
     fn decode(
@@ -318,15 +323,13 @@ where
         run: &mut Run<'_>,
     ) -> Result<(), GenerateError> {
         clock.enter(Phase::DecodeAudio, run);
-        sink.begin(&MediaFormat {
-            canvas: spec.canvas,
-            num_frames: spec.num_frames,
-            sample_rate: self.audio_decoder.config().sampling_rate,
-        })?;
-        let sound = self.audio_decoder.decode(ops, &latents.audio, run).map_err(|error| match error {
+        sink.begin(&MediaFormat { canvas: spec.canvas, num_frames: spec.num_frames, sample_rate: self.sample_rate })?;
+        let audio_decoder = self.staging.enter(&self.audio_decoder, ops, run)?;
+        let sound = audio_decoder.decode(ops, &latents.audio, run).map_err(|error| match error {
             audio_vae::DecodeError::Run(error) => error.into(),
             other => network(other),
         })?;
+        drop(audio_decoder);
         require_finite("audio samples", &sound.planes)?;
         hand_over(sink, MediaChunk::Samples(sound.interleaved()), run.control)?;
 
@@ -342,11 +345,12 @@ where
         sink: &mut dyn FrameSink,
         run: &mut Run<'_>,
     ) -> Result<(), GenerateError> {
-        let grid = target_grid(spec, self.dit.config().in_channels);
+        let grid = target_grid(spec, self.dit_config.in_channels);
         let latents = VideoLatents { values: latents, frames: grid.frames, height: grid.height, width: grid.width };
         let control = run.control;
         let emit = &mut |frames| hand_over(sink, MediaChunk::Frames(frames), control);
-        self.video_decoder.decode(ops, latents, run, emit).map_err(|error| match error {
+        let video_decoder = self.staging.enter(&self.video_decoder, ops, run)?;
+        video_decoder.decode(ops, latents, run, emit).map_err(|error| match error {
             video_vae::DecodeError::Run(RunError::Op(OpError::NotFinite { .. })) => {
                 GenerateError::NotFinite { what: "frames" }
             }

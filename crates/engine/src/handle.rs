@@ -168,7 +168,7 @@ impl Switch {
                 error if fault(&error) == Some(Fault::Lost) => GenerateError::DeviceLost(Box::new(error)),
                 error => GenerateError::Load { partition: wanted, source: Box::new(error) },
             };
-            let loading = Loading { control, progress };
+            let loading = Loading { placement: self.config.placement, control, progress };
             // While the other one is still there: files that are missing cost its jobs nothing.
             let mapped = loading.then(Mapped::open(&self.config, wanted)).map_err(failed)?;
             drop(self.engine.take());

@@ -5,12 +5,14 @@ use clapboard_h3::Partition;
 use crate::checkpoint::Checkpoint;
 use crate::components::Components;
 use crate::control::Control;
+use crate::control::Uninterrupted;
 use crate::engine::EngineConfig;
-use crate::ops::OpError;
 use crate::ops::cuda::CudaError;
-use crate::progress::Progress;
+use crate::ops::{OpError, Ops};
+use crate::progress::{Progress, Unwatched};
 use crate::run::{Stop, stop_of};
 use crate::video_vae::TileGeometry;
+use crate::weights::{LayerwiseWeights, Placement, WeightSource};
 use crate::{checkpoint, text};
 
 /// Why an engine, or one of its networks, could not be loaded. The message names the file, key or tensor.
@@ -86,14 +88,47 @@ impl Mapped {
     }
 }
 
-/// What a load obeys, and what hears that it moves: asked and told after each of its parts.
+/// What of a network is brought to the device, what that obeys, and what hears that it moves: asked and told after each
+/// of its parts.
 #[derive(Clone, Copy)]
-pub(crate) struct Loading<'a> {
-    pub(crate) control: &'a dyn Control,
-    pub(crate) progress: &'a dyn Progress,
+pub struct Loading<'a> {
+    /// Which weights stay there.
+    pub placement: Placement,
+    /// Says whether to go on.
+    pub control: &'a dyn Control,
+    /// Hears that it moves.
+    pub progress: &'a dyn Progress,
 }
 
 impl Loading<'_> {
+    /// Brings in what stays by `placement`; nobody stops it or watches.
+    pub fn unwatched(placement: Placement) -> Self {
+        Self { placement, control: &Uninterrupted, progress: &Unwatched }
+    }
+
+    /// Makes the source of a stack of `len` blocks, of which the leading `resident` stay even when layers come one at a
+    /// time.
+    ///
+    /// Errors: what `load` says of a block that stays; [`LoadError::Stopped`].
+    pub(crate) fn stack<O, W>(
+        self,
+        ops: &O,
+        len: usize,
+        resident: usize,
+        load: impl Fn(&O, usize) -> Result<W, LoadError> + Send + Sync + 'static,
+    ) -> Result<Box<dyn WeightSource<O, W>>, LoadError>
+    where
+        O: Ops + 'static,
+        W: Send + Sync + 'static,
+    {
+        let stay = match self.placement {
+            Placement::Resident | Placement::Modules => len,
+            Placement::Layers { .. } => resident.min(len),
+        };
+        let resident = (0..stay).map(|index| self.then(load(ops, index))).collect::<Result<_, _>>()?;
+        Ok(Box::new(LayerwiseWeights::new(resident, len, load)))
+    }
+
     /// Takes note that something is loaded, and looks whether the rest is still wanted.
     ///
     /// Errors: [`LoadError::Stopped`].

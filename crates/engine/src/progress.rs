@@ -66,8 +66,8 @@ pub trait Progress: Send + Sync {
     /// Takes note of one event.
     fn report(&self, event: ProgressEvent);
 
-    /// Takes note that another part of the weights is there, which are loaded before the generation begins: a sign of life
-    /// ahead of the first event.
+    /// Takes note that another part of the weights is there, of those that are loaded before the generation begins or that
+    /// it brings in for a phase: a sign of life.
     fn loading(&self) {}
 }
 

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use clapboard_engine::LoadError;
 use clapboard_engine::checkpoint::{self, Checkpoint, ComponentId, Layout, RawTensor, StoredDtype, map_file, tiny};
 use clapboard_engine::ops::cpu::Cpu;
 use clapboard_engine::ops::{DType, OpError, Ops};
@@ -14,7 +14,8 @@ use clapboard_engine::parallel::{Alone, Rank};
 use clapboard_engine::text::{Presentation, TextEncoder, Tokenizer};
 use clapboard_engine::vision::VisionEmbeds;
 use clapboard_engine::{
-    Command, Control, NoTap, Progress, ProgressEvent, Run, RunError, Stop, Tap, Uninterrupted, Unwatched,
+    Command, Control, LoadError, Loading, NoTap, Placement, Progress, ProgressEvent, Run, RunError, Stop, Tap,
+    Uninterrupted, Unwatched,
 };
 use tempfile::TempDir;
 
@@ -31,6 +32,10 @@ struct Tiny {
     cpu: Cpu,
 }
 
+fn resident() -> Loading<'static> {
+    Loading::unwatched(Placement::Resident)
+}
+
 impl Tiny {
     fn write() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -45,9 +50,9 @@ impl Tiny {
     }
 
     fn encoder(&self, dtype: DType, feed_forward_bytes: usize) -> Result<TextEncoder<Cpu>, LoadError> {
-        let component = self.checkpoint.component(ComponentId::TextEncoder)?;
+        let component = Arc::new(self.checkpoint.component(ComponentId::TextEncoder)?);
         let config = self.checkpoint.text_encoder().text.clone();
-        TextEncoder::load(&self.cpu, &component, config, dtype, feed_forward_bytes, Box::new(Alone))
+        TextEncoder::load(&self.cpu, &component, config, dtype, feed_forward_bytes, resident(), Box::new(Alone))
     }
 
     /// Encodes `presentation` and gives every tensor that the tap saw, and the embeddings themselves.
@@ -191,10 +196,10 @@ impl Rank<Cpu> for CountingRank {
 fn partial_products_are_summed_after_attention_and_after_feed_forward() {
     static SUMS: AtomicUsize = AtomicUsize::new(0);
     let tiny = Tiny::write();
-    let component = tiny.checkpoint.component(ComponentId::TextEncoder).unwrap();
+    let component = Arc::new(tiny.checkpoint.component(ComponentId::TextEncoder).unwrap());
     let config = tiny.checkpoint.text_encoder().text.clone();
     let rank = Box::new(CountingRank(&SUMS));
-    let encoder = TextEncoder::load(&tiny.cpu, &component, config, DType::F32, 1, rank).unwrap();
+    let encoder = TextEncoder::load(&tiny.cpu, &component, config, DType::F32, 1, resident(), rank).unwrap();
     tiny.encode(&encoder, &Presentation::t2va(&tiny.tokenizer(), "12").unwrap());
     assert_eq!(SUMS.load(Ordering::Relaxed), 2 * LAYERS);
 }
@@ -249,11 +254,11 @@ fn every_layer_is_reported_and_the_last_two_are_never_read() {
 #[test]
 fn weights_that_contradict_the_config_are_named() {
     let tiny = Tiny::write();
-    let component = tiny.checkpoint.component(ComponentId::TextEncoder).unwrap();
+    let component = Arc::new(tiny.checkpoint.component(ComponentId::TextEncoder).unwrap());
     let load = |change: &dyn Fn(&mut checkpoint::TextConfig)| {
         let mut config = tiny.checkpoint.text_encoder().text.clone();
         change(&mut config);
-        let loaded = TextEncoder::load(&tiny.cpu, &component, config, DType::F32, 1 << 20, Box::new(Alone));
+        let loaded = TextEncoder::load(&tiny.cpu, &component, config, DType::F32, 1 << 20, resident(), Box::new(Alone));
         loaded.map(|_| ()).unwrap_err().to_string()
     };
     let vocabulary = load(&|config| config.vocab_size = 321);

@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use clapboard_engine::checkpoint::{Checkpoint, ComponentId, Layout, VisionConfig, tiny};
 use clapboard_engine::ops::cpu::{Cpu, HostBuffer};
@@ -13,7 +13,7 @@ use clapboard_engine::parallel::Alone;
 use clapboard_engine::text::{PresentError, Presented, Presenter, TextEncoder, TokenKind};
 use clapboard_engine::vision::{VisionEmbeds, VisionError, VisionFeatures, VisionTower};
 use clapboard_engine::{
-    Command, Control, NoTap, Progress, ProgressEvent, Run, RunError, Stop, Uninterrupted, Unwatched,
+    Command, Control, Loading, NoTap, Placement, Progress, ProgressEvent, Run, RunError, Stop, Uninterrupted, Unwatched,
 };
 use clapboard_h3::prepare::{Clip, Picture, PreparedReference, Sound};
 use tempfile::TempDir;
@@ -28,6 +28,10 @@ struct Tiny {
     cpu: Cpu,
 }
 
+fn resident() -> Loading<'static> {
+    Loading::unwatched(Placement::Resident)
+}
+
 impl Tiny {
     fn write() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -38,15 +42,15 @@ impl Tiny {
     }
 
     fn tower(&self, dtype: DType, activation_bytes: usize) -> VisionTower<Cpu> {
-        let component = self.checkpoint.component(ComponentId::TextEncoder).unwrap();
+        let component = Arc::new(self.checkpoint.component(ComponentId::TextEncoder).unwrap());
         let config = self.checkpoint.text_encoder().vision.clone();
-        VisionTower::load(&self.cpu, &component, config, dtype, activation_bytes).unwrap()
+        VisionTower::load(&self.cpu, &component, config, dtype, activation_bytes, resident()).unwrap()
     }
 
     fn encoder(&self, dtype: DType) -> TextEncoder<Cpu> {
-        let component = self.checkpoint.component(ComponentId::TextEncoder).unwrap();
+        let component = Arc::new(self.checkpoint.component(ComponentId::TextEncoder).unwrap());
         let config = self.checkpoint.text_encoder().text.clone();
-        TextEncoder::load(&self.cpu, &component, config, dtype, 1 << 20, Box::new(Alone)).unwrap()
+        TextEncoder::load(&self.cpu, &component, config, dtype, 1 << 20, resident(), Box::new(Alone)).unwrap()
     }
 
     fn present(&self, references: &[PreparedReference]) -> Result<Presented, PresentError> {
@@ -233,11 +237,11 @@ fn a_video_too_short_to_be_seen_is_refused() {
 #[test]
 fn weights_that_contradict_the_config_are_named() {
     let tiny = Tiny::write();
-    let component = tiny.checkpoint.component(ComponentId::TextEncoder).unwrap();
+    let component = Arc::new(tiny.checkpoint.component(ComponentId::TextEncoder).unwrap());
     let load = |change: &dyn Fn(&mut VisionConfig)| {
         let mut config = tiny.checkpoint.text_encoder().vision.clone();
         change(&mut config);
-        VisionTower::load(&tiny.cpu, &component, config, DType::F32, 1).map(|_| ()).unwrap_err().to_string()
+        VisionTower::load(&tiny.cpu, &component, config, DType::F32, 1, resident()).map(|_| ()).unwrap_err().to_string()
     };
     let patch = load(&|config| config.patch_size = 14);
     assert!(patch.contains("model.visual.patch_embed.proj.weight"), "{patch}");

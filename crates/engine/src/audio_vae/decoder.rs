@@ -3,6 +3,7 @@
 use super::block::{convolve, residual_block};
 use super::error::DecodeError;
 use super::weights::{Stage, Weights};
+use crate::activations::{ActivationPlan, Planned};
 use crate::checkpoint::{AudioVaeConfig, Component};
 use crate::load::LoadError;
 use crate::ops::{DType, OpError, Ops, Tensor, View};
@@ -123,6 +124,19 @@ impl<O: Ops> AudioDecoder<O> {
         tap.see("audio_vae.conv_post", samples.shape(), &|| ops.read(samples.view()))?;
         ops.read(samples.view())
     }
+}
+
+/// Plans the buffers of the stage that takes the most, for `latents` latents of each channel.
+pub(crate) fn decode_plan(config: &AudioVaeConfig, latents: usize) -> ActivationPlan {
+    let mut length = latents;
+    let stages = config.decoder_rates.iter().enumerate().map(|(index, rate)| {
+        let taken = Planned::new("taken", DType::F32, [BATCH, config.decoder_dim >> index, length]);
+        length *= rate;
+        let shape = [BATCH, config.decoder_dim >> (index + 1), length];
+        let made = ["upsampled", "mean", "hidden", "bent", "branch"].map(|name| Planned::new(name, DType::F32, shape));
+        ActivationPlan::new([vec![taken], made.to_vec()].concat())
+    });
+    stages.max_by_key(ActivationPlan::bytes).unwrap_or_else(|| ActivationPlan::new(Vec::new()))
 }
 
 /// Lengthens `x` by the stage's rate and takes the mean of its residual blocks.

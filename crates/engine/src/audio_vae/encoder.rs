@@ -6,6 +6,7 @@ use super::block::convolve;
 use super::encoder_weights::{EncoderBlock, EncoderWeights};
 use super::error::EncodeError;
 use super::pre_block::{Rows, linear, narrow};
+use crate::activations::{ActivationPlan, Planned};
 use crate::checkpoint::{AudioVaeConfig, Component};
 use crate::load::LoadError;
 use crate::ops::{DType, OpError, Ops, Tensor, View};
@@ -118,6 +119,19 @@ impl<O: Ops> AudioEncoder<O> {
         })?;
         Ok(mean)
     }
+}
+
+/// Plans the buffers of the block that takes the most, for `latents` latents of each channel.
+pub(crate) fn encode_plan(config: &AudioVaeConfig, latents: usize) -> ActivationPlan {
+    let (mut width, mut samples) = (config.encoder_dim, latents * config.hop_length());
+    let blocks = config.encoder_rates.iter().map(|rate| {
+        let taken = [BATCH, width, samples];
+        (width, samples) = (2 * width, samples / rate);
+        let mut buffers = ["hidden", "bent", "branch"].map(|name| Planned::new(name, DType::F32, taken)).to_vec();
+        buffers.push(Planned::new("shortened", DType::F32, [BATCH, width, samples]));
+        ActivationPlan::new(buffers)
+    });
+    blocks.max_by_key(ActivationPlan::bytes).unwrap_or_else(|| ActivationPlan::new(Vec::new()))
 }
 
 /// Runs the residual units and shortens by the stride.

@@ -13,6 +13,8 @@ mod error;
 mod pre_block;
 mod weights;
 
+pub(crate) use decoder::decode_plan;
 pub use decoder::{AudioDecoder, Waveform};
+pub(crate) use encoder::encode_plan;
 pub use encoder::{AudioEncoder, AudioRows};
 pub use error::{DecodeError, EncodeError};

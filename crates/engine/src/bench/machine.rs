@@ -8,7 +8,7 @@ use crate::ops::cpu::Cpu;
 use crate::ops::cuda::Cuda;
 
 /// A device that is measured.
-pub(super) trait Machine: Ops {
+pub(crate) trait Machine: Ops {
     /// What it is and computes with.
     fn describe(&self) -> String;
 

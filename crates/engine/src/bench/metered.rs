@@ -9,8 +9,8 @@ use super::work::Work;
 use crate::ops::{DType, Ops, View, ViewMut};
 
 /// A device whose operations are counted.
-pub(super) struct Metered<O> {
-    pub(super) ops: O,
+pub(crate) struct Metered<O> {
+    pub(crate) ops: O,
     roofline: Option<Roofline>,
     work: Mutex<Work>,
 }
@@ -27,7 +27,7 @@ pub(super) fn bytes_mut<B>(y: &ViewMut<'_, B>) -> f64 {
 
 impl<O: Machine> Metered<O> {
     /// Counts what `ops` does, by the roofline of the device if it has one.
-    pub(super) fn new(ops: O) -> Self {
+    pub(crate) fn new(ops: O) -> Self {
         let roofline = ops.model().and_then(Roofline::of);
         Self { ops, roofline, work: Mutex::default() }
     }
@@ -37,7 +37,7 @@ impl<O: Machine> Metered<O> {
     }
 
     /// Counts what `run` does.
-    pub(super) fn counted(&self, run: &mut dyn FnMut() -> Result<(), BenchError>) -> Result<Work, BenchError> {
+    pub(crate) fn counted(&self, run: &mut dyn FnMut() -> Result<(), BenchError>) -> Result<Work, BenchError> {
         *self.tally() = Work::default();
         run()?;
         Ok(*self.tally())
@@ -45,6 +45,11 @@ impl<O: Machine> Metered<O> {
 }
 
 impl<O: Ops> Metered<O> {
+    /// Takes note of a buffer that was made.
+    pub(super) fn made(&self, dtype: DType, elements: usize) {
+        self.tally().made_bytes += (elements * dtype.size()) as u64;
+    }
+
     /// Takes note of one operation.
     pub(super) fn note(&self, flops: f64, bytes: f64, dtype: DType) {
         let floor = self.roofline.map_or(0.0, |roofline| roofline.floor(flops, bytes, dtype));

@@ -26,6 +26,7 @@ impl<O: Ops> Ops for Metered<O> {
     type Buffer = O::Buffer;
 
     fn alloc(&self, dtype: DType, shape: Dims) -> Result<Tensor<O::Buffer>, OpError> {
+        self.made(dtype, shape.elements());
         self.ops.alloc(dtype, shape)
     }
 
@@ -42,6 +43,7 @@ impl<O: Ops> Ops for Metered<O> {
     }
 
     fn indices(&self, values: &[u32]) -> Result<Tensor<O::Buffer>, OpError> {
+        self.made(DType::U32, values.len());
         self.ops.indices(values)
     }
 
@@ -51,6 +53,10 @@ impl<O: Ops> Ops for Metered<O> {
 
     fn read_bytes(&self, x: In<'_, O>) -> Result<Vec<u8>, OpError> {
         self.ops.read_bytes(x)
+    }
+
+    fn write_bytes(&self, bytes: &[u8], y: Out<'_, O>) -> Result<(), OpError> {
+        self.ops.write_bytes(bytes, y)
     }
 
     fn cast(&self, x: In<'_, O>, y: Out<'_, O>) -> Result<(), OpError> {

@@ -18,6 +18,8 @@ mod written;
 
 pub use error::BenchError;
 pub use measure::{BenchOptions, Measurement, run};
+#[cfg(test)]
+pub(crate) use metered::Metered;
 pub use roofline::Roofline;
 pub use stage::{NoSuchStage, Stage};
 pub use work::Work;

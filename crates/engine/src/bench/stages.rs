@@ -1,6 +1,7 @@
 //! The stages, each made ready to run again and again.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use clapboard_h3::Partition;
 use half::bf16;
@@ -13,7 +14,8 @@ use super::stage::Stage;
 use crate::audio_vae::AudioDecoder;
 use crate::checkpoint::{Component, ComponentId, DitConfig, Inventory, Layout, TextConfig};
 use crate::control::Uninterrupted;
-use crate::dit::{Dit, DitRequest};
+use crate::dit::{AdalnCache, Dit, DitOptions, DitRequest};
+use crate::load::Loading;
 use crate::ops::{DType, Ops};
 use crate::parallel::Alone;
 use crate::progress::Unwatched;
@@ -24,6 +26,7 @@ use crate::video_vae::{
     DecodePrecision, FrameValues, TileGeometry, VideoDecoder, VideoEncoder, VideoFrames, VideoLatents,
 };
 use crate::vision::VisionEmbeds;
+use crate::weights::Placement;
 
 /// A stage that runs once at each call, shown to a tap.
 pub(super) type Ready<O> = Box<dyn FnMut(&O, &mut dyn Tap) -> Result<(), BenchError>>;
@@ -70,9 +73,14 @@ where
     let &BenchOptions { stage, rows, dtype, seed, .. } = options;
     let packed = sequence(stage, rows)?;
     let inventory = Inventory::dit(ComponentId::Dit(Partition::Fl2va), &config);
-    let component = Component::drawn(&inventory, layout, seed, |_| true)?;
+    let component = Arc::new(Component::drawn(&inventory, layout, seed, |_| true)?);
     let text_dim = config.text_dim;
-    let dit = Dit::load(ops, &component, config, dtype, options.memory.feed_forward_bytes, Box::new(Alone))?;
+    let how = DitOptions {
+        dtype,
+        feed_forward_bytes: options.memory.feed_forward_bytes,
+        modulations: Arc::new(AdalnCache::new(0)),
+    };
+    let dit = Dit::load(ops, &component, config, how, Loading::unwatched(Placement::Resident), Box::new(Alone))?;
     let mut prompt = ops.alloc(dtype, [packed.text_rows, text_dim].into())?;
     ops.write(&drawn(seed, "prompt_embeds", packed.text_rows * text_dim), prompt.view_mut())?;
     let [video, audio] = TIMESTEPS;
@@ -142,10 +150,11 @@ where
     let mut all = sizes.text.clone();
     all.text = config.clone();
     let read = |name: &str| name.starts_with("model.language_model.") && name != "model.language_model.norm.weight";
-    let component = Component::drawn(&Inventory::text_encoder(&all), layout, seed, read)?;
+    let component = Arc::new(Component::drawn(&Inventory::text_encoder(&all), layout, seed, read)?);
     let vocabulary = config.vocab_size;
     let bytes = options.memory.feed_forward_bytes;
-    let encoder = TextEncoder::load(ops, &component, config, dtype, bytes, Box::new(Alone))?;
+    let loading = Loading::unwatched(Placement::Resident);
+    let encoder = TextEncoder::load(ops, &component, config, dtype, bytes, loading, Box::new(Alone))?;
     let ids: Vec<u32> = (0..rows).map(|row| (row * 7919 % vocabulary) as u32).collect();
     let presentation = Presentation::of_ids(&ids);
     Ok(Box::new(move |ops, tap| {

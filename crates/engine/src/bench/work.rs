@@ -10,4 +10,6 @@ pub struct Work {
     pub bytes: f64,
     /// The seconds that no device of the roofline could stay below, operation by operation; 0 without a roofline.
     pub floor_seconds: f64,
+    /// Bytes of the buffers that were made, whether or not they were given up again.
+    pub made_bytes: u64,
 }

@@ -12,8 +12,8 @@ use crate::tap::Tap;
 
 /// What a block reads besides its weights and the residual stream.
 pub(super) struct BlockInputs<'a, B> {
-    /// Activated timestep embeddings, `[timesteps, time_embed_dim]`.
-    pub(super) activated: View<'a, B>,
+    /// Which block it is.
+    pub(super) index: usize,
     /// How many of the timesteps are distinct; the others pad.
     pub(super) distinct: usize,
     /// Modulation table row of each row.
@@ -33,7 +33,7 @@ impl<O: Ops> Layers<'_, O> {
     ) -> Result<(), OpError> {
         let (ops, eps, rows) = (self.ops, self.config.norm_eps as f32, inputs.rows);
         let DitBuffers { hidden, normed, qkv, attended, branch, gate_up, gated, modulation, .. } = buffers;
-        let table = ModulationTable::project(ops, &weights.adaln, inputs.activated, modulation)?;
+        let table = ModulationTable::of(modulation.view().select(0, inputs.index));
         if let Some(tap) = tap.as_deref_mut() {
             see_modulation(ops, &table, inputs.distinct, tap)?;
         }

@@ -31,6 +31,7 @@ pub struct DitBuffers<B> {
     pub(super) branch: Tensor<B>,
     pub(super) gate_up: Tensor<B>,
     pub(super) gated: Tensor<B>,
+    /// What the AdaLN projections make of a step's timesteps, `[blocks, timesteps, 18 · hidden]`.
     pub(super) modulation: Tensor<B>,
     pub(super) final_modulation: Tensor<B>,
     pub(super) video_embeds: Tensor<B>,
@@ -54,7 +55,7 @@ impl<B: Send + Sync> DitBuffers<B> {
             Planned::new("branch", dtype, [rows, hidden]),
             Planned::new("gate_up", dtype, [chunk, 2 * ffn]),
             Planned::new("gated", dtype, [chunk, ffn]),
-            Planned::new("modulation", dtype, [shape.timesteps, config.adaln_features()]),
+            Planned::new("modulation", dtype, [config.num_layers, shape.timesteps, config.adaln_features()]),
             Planned::new("final_modulation", dtype, [shape.timesteps, config.final_adaln_features()]),
             Planned::new("video_embeds", DType::F32, [shape.video_rows, hidden]),
             Planned::new("audio_embeds", DType::F32, [shape.audio_rows, hidden]),

@@ -1,58 +1,75 @@
 //! The transformer as a whole: begin a request, predict the velocities of a step.
 
+use std::sync::Arc;
+
 use clapboard_h3::packing::PackedLayout;
 
+use super::adaln::{AdalnCache, ScheduleModulations};
 use super::buffers::{DitBuffers, DitShape};
 use super::layers::Layers;
 use super::refiner;
 use super::request::{DitRequest, Fixed, StepRows, StepTimesteps};
 use super::rotary::{RotaryTables, rotary_tables};
 use super::timestep::sinusoid;
-use super::weights::{DitBlockWeights, DitWeights};
+use super::weights::{DitBlockWeights, DitWeights, load_adaln};
 use crate::checkpoint::{Component, DitConfig};
-use crate::load::LoadError;
+use crate::load::{LoadError, Loading};
 use crate::ops::{Activation, DType, Modulation, OpError, Ops, Tensor, View};
 use crate::parallel::Rank;
+use crate::projection::Linear;
 use crate::run::{Run, RunError};
 use crate::tap::Tap;
-use crate::weights::{ResidentWeights, WeightSource};
+use crate::weights::WeightSource;
+
+/// How a transformer computes.
+#[derive(Debug, Clone)]
+pub struct DitOptions {
+    /// F32 or BF16.
+    pub dtype: DType,
+    /// Bytes that one chunk of a feed-forward layer's inner activations may take.
+    pub feed_forward_bytes: usize,
+    /// Keeps modulations between requests; one transformer's alone.
+    pub modulations: Arc<AdalnCache>,
+}
 
 /// A loaded diffusion transformer.
 pub struct Dit<O: Ops> {
     config: DitConfig,
-    dtype: DType,
-    feed_forward_bytes: usize,
+    options: DitOptions,
     weights: DitWeights<O::Buffer>,
-    blocks: Box<dyn WeightSource<DitBlockWeights<O::Buffer>>>,
+    blocks: Box<dyn WeightSource<O, DitBlockWeights<O::Buffer>>>,
+    adaln: Box<dyn WeightSource<O, Linear<O::Buffer>>>,
     rank: Box<dyn Rank<O>>,
 }
 
-impl<O: Ops> Dit<O>
+impl<O: Ops + 'static> Dit<O>
 where
     O::Buffer: 'static,
 {
-    /// Takes the transformer of `component`, to compute in `dtype` (F32 or BF16).
+    /// Takes the transformer of `component`.
     ///
     /// The parts that the checkpoint keeps in F32 stay so: patch projections, timestep MLP, heads.
     ///
-    /// Errors: [`LoadError`] naming a missing or ill-shaped tensor.
+    /// Errors: [`LoadError`] naming a missing or ill-shaped tensor; [`LoadError::Stopped`].
     pub fn load(
         ops: &O,
-        component: &Component,
+        component: &Arc<Component>,
         config: DitConfig,
-        dtype: DType,
-        feed_forward_bytes: usize,
+        options: DitOptions,
+        loading: Loading<'_>,
         rank: Box<dyn Rank<O>>,
     ) -> Result<Self, LoadError> {
-        let blocks = (0..config.num_layers)
-            .map(|index| DitBlockWeights::load(ops, component, index, dtype))
-            .collect::<Result<_, _>>()?;
+        let (dtype, layers) = (options.dtype, config.num_layers);
+        let stored = Arc::clone(component);
+        let block = move |ops: &O, index| DitBlockWeights::load(ops, &stored, index, dtype);
+        let stored = Arc::clone(component);
+        let adaln = move |ops: &O, index| load_adaln(ops, &stored, index, dtype);
         Ok(Self {
             weights: DitWeights::load(ops, component, &config, dtype)?,
-            blocks: Box::new(ResidentWeights::new(blocks)),
+            blocks: loading.stack(ops, layers, loading.placement.resident_blocks(), block)?,
+            adaln: loading.stack(ops, layers, 0, adaln)?,
             config,
-            dtype,
-            feed_forward_bytes,
+            options,
             rank,
         })
     }
@@ -88,25 +105,29 @@ where
             video_rows: layout.video_indices.len(),
             audio_rows: layout.audio_indices.len(),
             timesteps: steps.first().map_or(1, |step| step.unique.len()),
-            feed_forward_bytes: self.feed_forward_bytes,
+            feed_forward_bytes: self.options.feed_forward_bytes,
         };
         // First of all: a sequence that memory has no room for is refused before its tables are computed.
-        let buffers = DitBuffers::make(ops, &DitBuffers::<O::Buffer>::plan(config, self.dtype, &shape))?;
-        let plan = refiner::plan(config, self.dtype, layout.text_rows, self.feed_forward_bytes);
+        let buffers = DitBuffers::make(ops, &DitBuffers::<O::Buffer>::plan(config, self.options.dtype, &shape))?;
+        let plan = refiner::plan(config, self.options.dtype, layout.text_rows, shape.feed_forward_bytes);
         let text = self.layers(ops).refine(&self.weights, &plan, prompt_embeds, run)?;
         let rotary = self.rotary(ops, layout, run)?;
         let activated = self.embed_timesteps(ops, &steps, run)?;
+        let (adaln, width) = (&*self.adaln, config.adaln_features());
+        let cache = &self.options.modulations;
+        let modulations = ScheduleModulations::project(ops, adaln, width, (&steps, &activated), cache, run)?;
         let text_indices: Vec<u32> = (0..layout.text_rows as u32).collect();
         let fixed = Fixed {
             text,
             rotary,
             activated,
+            modulations,
             text_indices: ops.indices(&text_indices)?,
             video_indices: ops.indices(&layout.video_indices)?,
             audio_indices: ops.indices(&layout.audio_indices)?,
             step_rows: steps.iter().map(|step| StepRows::upload(ops, step)).collect::<Result<_, _>>()?,
         };
-        Ok(DitRequest { buffers, fixed })
+        Ok(DitRequest { buffers, fixed, modulated: None })
     }
 
     fn rotary(&self, ops: &O, layout: &PackedLayout, run: &mut Run<'_>) -> Result<RotaryTables<O::Buffer>, OpError> {
@@ -131,7 +152,7 @@ where
         let mut inner = ops.alloc(DType::F32, [count, config.time_embed_hidden_dim].into())?;
         let mut inner_activated = ops.alloc(DType::F32, [count, config.time_embed_hidden_dim].into())?;
         let mut embedded = ops.alloc(DType::F32, [count, config.time_embed_dim].into())?;
-        let mut activated = ops.alloc(self.dtype, [steps.len().max(1), count, config.time_embed_dim].into())?;
+        let mut activated = ops.alloc(self.options.dtype, [steps.len().max(1), count, config.time_embed_dim].into())?;
         for (index, step) in steps.iter().enumerate() {
             let values = sinusoid(&step.unique, config.freq_dim);
             ops.write(&values, sinusoids.view_mut())?;
@@ -163,7 +184,8 @@ where
         audio_rows: View<'_, O::Buffer>,
         run: &mut Run<'_>,
     ) -> Result<(), RunError> {
-        let DitRequest { buffers, fixed } = request;
+        request.modulate(ops, step)?;
+        let DitRequest { buffers, fixed, .. } = request;
         let tap = (step == 0).then_some(&mut *run.tap);
         self.embed_rows(ops, buffers, fixed, video_rows, audio_rows, tap)?;
         self.run_blocks(ops, buffers, fixed, step, run)?;
@@ -205,9 +227,10 @@ where
         index: usize,
         run: &mut Run<'_>,
     ) -> Result<(), RunError> {
-        let DitRequest { buffers, fixed } = request;
-        let weights = self.blocks.block(index)?;
-        Ok(self.layers(ops).block(&weights, &fixed.block_inputs(0), buffers, Some(&mut *run.tap))?)
+        request.modulate(ops, 0)?;
+        let DitRequest { buffers, fixed, .. } = request;
+        let weights = self.blocks.block(ops, index)?;
+        Ok(self.layers(ops).block(&weights, &fixed.block_inputs(0, index), buffers, Some(&mut *run.tap))?)
     }
 
     fn run_blocks(
@@ -219,12 +242,11 @@ where
         run: &mut Run<'_>,
     ) -> Result<(), RunError> {
         let (layers, total) = (self.layers(ops), self.blocks.len());
-        let inputs = fixed.block_inputs(step);
         for index in 0..total {
             run.check()?;
-            let weights = self.blocks.block(index)?;
+            let weights = self.blocks.block(ops, index)?;
             let tap = (step == 0 && index == 0).then_some(&mut *run.tap);
-            layers.block(&weights, &inputs, buffers, tap)?;
+            layers.block(&weights, &fixed.block_inputs(step, index), buffers, tap)?;
             run.part(step * total + index + 1, fixed.step_rows.len() * total);
         }
         if step == 0 {

@@ -1,7 +1,6 @@
 //! The AdaLN parameters of one block: shift, scale and gate for attention and feed-forward.
 
-use crate::ops::{OpError, Ops, Tensor, View};
-use crate::projection::Linear;
+use crate::ops::View;
 
 /// Modalities that have modulation parameters of their own: video, text, audio.
 pub(super) const MODALITIES: usize = 3;
@@ -23,19 +22,11 @@ pub(super) struct ModulationTable<'a, B> {
     hidden: usize,
 }
 
-impl<'a, B: Send + Sync> ModulationTable<'a, B> {
-    /// Projects the activated timestep embeddings `[timesteps, time_embed_dim]` into `buffer`.
-    ///
-    /// The row count is fixed per request: a matrix product may sum in another order for another number of rows.
-    pub(super) fn project<O: Ops<Buffer = B>>(
-        ops: &O,
-        adaln: &Linear<B>,
-        activated: View<'_, B>,
-        buffer: &'a mut Tensor<B>,
-    ) -> Result<Self, OpError> {
-        adaln.apply(ops, activated, buffer.view_mut())?;
-        let (timesteps, width) = (buffer.shape()[0], buffer.shape()[1] / MODALITIES);
-        Ok(Self { table: buffer.view().reshape([timesteps * MODALITIES, width]), hidden: width / 6 })
+impl<'a, B> ModulationTable<'a, B> {
+    /// Takes what a block's AdaLN projection has made of the timesteps, `[timesteps, 18 · hidden]`.
+    pub(super) fn of(projected: View<'a, B>) -> Self {
+        let (timesteps, width) = (projected.len_rows(), projected.width() / MODALITIES);
+        Self { table: projected.reshape([timesteps * MODALITIES, width]), hidden: width / 6 }
     }
 
     /// One parameter vector of every table row, `[3 · timesteps, hidden]`.

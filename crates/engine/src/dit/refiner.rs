@@ -10,7 +10,7 @@ use crate::ops::{DType, NormRounding, Ops, Tensor, View};
 use crate::run::{Run, RunError};
 
 /// Plans the refiner's buffers for `rows` text rows.
-pub(super) fn plan(config: &DitConfig, dtype: DType, rows: usize, feed_forward_bytes: usize) -> ActivationPlan {
+pub(crate) fn plan(config: &DitConfig, dtype: DType, rows: usize, feed_forward_bytes: usize) -> ActivationPlan {
     let (hidden, inner, ffn) = (config.hidden_size, config.inner_dim(), config.ffn_dim);
     let chunk = rows_per_chunk(feed_forward_bytes, 3 * ffn * dtype.size(), rows);
     ActivationPlan::new(vec![

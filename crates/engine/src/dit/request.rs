@@ -2,10 +2,13 @@
 
 use clapboard_h3::packing::PackedLayout;
 
+use super::adaln::ScheduleModulations;
 use super::block::BlockInputs;
-use super::buffers::DitBuffers;
+use super::buffers::{DitBuffers, DitShape};
 use super::rotary::RotaryTables;
-use crate::ops::{OpError, Ops, Tensor};
+use crate::activations::{ActivationPlan, Planned};
+use crate::checkpoint::DitConfig;
+use crate::ops::{DType, OpError, Ops, Tensor};
 
 /// The timesteps of one denoising step, spread over the rows.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,6 +48,22 @@ pub struct DitRequest<B> {
     pub buffers: DitBuffers<B>,
     /// What no step changes.
     pub(super) fixed: Fixed<B>,
+    /// The step whose modulation the buffers hold.
+    pub(super) modulated: Option<usize>,
+}
+
+impl<B: Send + Sync> DitRequest<B> {
+    /// Sees to it that the buffers hold the modulation of `step`.
+    ///
+    /// Errors: [`OpError`] when the device fails.
+    pub(super) fn modulate<O: Ops<Buffer = B>>(&mut self, ops: &O, step: usize) -> Result<(), OpError> {
+        if self.modulated != Some(step) {
+            self.modulated = None;
+            self.fixed.modulations.upload(ops, step, &mut self.buffers.modulation)?;
+            self.modulated = Some(step);
+        }
+        Ok(())
+    }
 }
 
 /// What a request computes once: refined text, rotary tables, timestep embeddings, row indices.
@@ -55,6 +74,8 @@ pub(super) struct Fixed<B> {
     pub(super) rotary: RotaryTables<B>,
     /// Activated timestep embeddings of every step, `[steps, timesteps, time_embed_dim]`.
     pub(super) activated: Tensor<B>,
+    /// What the AdaLN projections make of every step's timesteps.
+    pub(super) modulations: ScheduleModulations,
     pub(super) text_indices: Tensor<B>,
     pub(super) video_indices: Tensor<B>,
     pub(super) audio_indices: Tensor<B>,
@@ -62,10 +83,10 @@ pub(super) struct Fixed<B> {
 }
 
 impl<B> Fixed<B> {
-    /// What every block of `step` reads.
-    pub(super) fn block_inputs(&self, step: usize) -> BlockInputs<'_, B> {
+    /// What block `index` reads in `step`.
+    pub(super) fn block_inputs(&self, step: usize, index: usize) -> BlockInputs<'_, B> {
         BlockInputs {
-            activated: self.activated.view().select(0, step),
+            index,
             distinct: self.step_rows[step].distinct,
             rows: self.step_rows[step].modulation_rows.view(),
             rotary: &self.rotary,
@@ -88,4 +109,28 @@ impl<B> StepRows<B> {
             modulation_rows: ops.indices(&step.modulation_rows)?,
         })
     }
+}
+
+/// Plans what a request of `steps` steps computes once and keeps, the refined text among it.
+pub(crate) fn fixed_plan(config: &DitConfig, dtype: DType, shape: &DitShape, steps: usize) -> ActivationPlan {
+    let (rows, rotary) = (shape.rows, 6 * config.rope_freq_dim);
+    ActivationPlan::new(vec![
+        Planned::new("text", dtype, [shape.text_rows, config.hidden_size]),
+        Planned::new("rope_cos", DType::F32, [rows, rotary]),
+        Planned::new("rope_sin", DType::F32, [rows, rotary]),
+        Planned::new("activated", dtype, [steps.max(1), shape.timesteps, config.time_embed_dim]),
+        Planned::new("row_indices", DType::U32, [rows]),
+        Planned::new("timestep_rows", DType::U32, [steps, rows]),
+        Planned::new("modulation_rows", DType::U32, [steps, rows]),
+    ])
+}
+
+/// Plans what the timestep MLP computes in.
+pub(crate) fn embedding_plan(config: &DitConfig, timesteps: usize) -> ActivationPlan {
+    ActivationPlan::new(vec![
+        Planned::new("sinusoids", DType::F32, [timesteps, config.freq_dim]),
+        Planned::new("time_inner", DType::F32, [timesteps, config.time_embed_hidden_dim]),
+        Planned::new("time_activated", DType::F32, [timesteps, config.time_embed_hidden_dim]),
+        Planned::new("time_embedded", DType::F32, [timesteps, config.time_embed_dim]),
+    ])
 }

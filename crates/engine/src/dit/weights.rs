@@ -41,7 +41,7 @@ pub struct RefinerBlockWeights<B> {
     pub feed_forward: FeedForwardWeights<B>,
 }
 
-/// One DiT block.
+/// One DiT block without its AdaLN projection, which is two fifths of what the checkpoint has of it.
 pub struct DitBlockWeights<B> {
     /// `[hidden]`.
     pub norm1: Tensor<B>,
@@ -51,8 +51,6 @@ pub struct DitBlockWeights<B> {
     pub norm2: Tensor<B>,
     /// The feed-forward layer.
     pub feed_forward: FeedForwardWeights<B>,
-    /// Timestep embedding to modulation, `[18 · hidden, time_embed_dim]`.
-    pub adaln: Linear<B>,
 }
 
 /// Everything outside the block stack.
@@ -136,9 +134,20 @@ impl<B: Send + Sync> DitBlockWeights<B> {
             attention: AttentionWeights::load(ops, component, &prefix, dtype)?,
             norm2: load(ops, component, &format!("{prefix}.norm2.weight"))?,
             feed_forward: FeedForwardWeights::load(ops, component, &prefix, dtype)?,
-            adaln: load_linear(ops, component, &format!("{prefix}.adaln_proj.linear"), dtype)?,
         })
     }
+}
+
+/// Takes the AdaLN projection of block `index`, timestep embedding to modulation, `[18 · hidden, time_embed_dim]`.
+///
+/// Errors: [`LoadError`] naming the tensor.
+pub(super) fn load_adaln<O: Ops>(
+    ops: &O,
+    component: &Component,
+    index: usize,
+    dtype: DType,
+) -> Result<Linear<O::Buffer>, LoadError> {
+    load_linear(ops, component, &format!("blocks.{index}.adaln_proj.linear"), dtype)
 }
 
 impl<B: Send + Sync> AttentionWeights<B> {

@@ -59,7 +59,18 @@ pub(crate) fn fingerprint<O: Ops>(
     probe::observe(ops, &mut transcript)?;
 
     // Spelled out, so that a new field cannot be forgotten here.
-    let EngineConfig { checkpoint: _, partitions: _, dtype, decode, memory, device: _, attention: _ } = config;
+    // Where weights are and what is kept between requests change no bit; the device is described above.
+    let EngineConfig {
+        checkpoint: _,
+        partitions: _,
+        dtype,
+        decode,
+        memory,
+        device: _,
+        attention: _,
+        placement: _,
+        adaln_cache_bytes: _,
+    } = config;
     let MemoryBounds { attention_bytes, feed_forward_bytes } = memory;
     transcript.say("partition", mapped.partition);
     transcript.say("dtype", format_args!("{dtype:?}"));

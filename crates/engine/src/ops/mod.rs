@@ -480,8 +480,13 @@ pub trait Ops: Send + Sync {
         y: ViewMut<'_, Self::Buffer>,
     ) -> Result<(), OpError>;
 
-    /// Downloads a contiguous U8 view.
+    /// Downloads the elements of a contiguous view as they are, little-endian.
     ///
-    /// Errors: [`OpError::Shape`] for a view with gaps, [`OpError::DType`] for other types.
+    /// Errors: [`OpError::Shape`] for a view with gaps, [`OpError::DType`] for indices and, on the CPU, mapped weights.
     fn read_bytes(&self, x: View<'_, Self::Buffer>) -> Result<Vec<u8>, OpError>;
+
+    /// Uploads what [`read_bytes`](Self::read_bytes) gave of a view of `y`'s shape and type.
+    ///
+    /// Errors: [`OpError::Shape`] for a view with gaps or of another length, [`OpError::DType`] as there.
+    fn write_bytes(&self, bytes: &[u8], y: ViewMut<'_, Self::Buffer>) -> Result<(), OpError>;
 }

@@ -5,7 +5,7 @@ use crate::checkpoint::TextConfig;
 use crate::ops::{DType, OpError, Ops, Tensor};
 
 /// The named activations of the decoder layers.
-pub(super) struct TextBuffers<B> {
+pub(crate) struct TextBuffers<B> {
     /// Residual stream `[rows, hidden]`; leaves the encoder as the prompt's embeddings.
     pub(super) hidden: Tensor<B>,
     /// Normalised input of attention or feed-forward `[rows, hidden]`.
@@ -28,7 +28,7 @@ pub(super) struct TextBuffers<B> {
 
 impl<B: Send + Sync> TextBuffers<B> {
     /// Plans the buffers of a prompt of `rows` tokens; `feed_forward_bytes` bounds `gate_up` and `gated` together.
-    pub(super) fn plan(config: &TextConfig, dtype: DType, feed_forward_bytes: usize, rows: usize) -> ActivationPlan {
+    pub(crate) fn plan(config: &TextConfig, dtype: DType, feed_forward_bytes: usize, rows: usize) -> ActivationPlan {
         let (hidden, intermediate) = (config.hidden_size, config.intermediate_size);
         let (query_dim, kv_dim) = (config.query_dim(), config.kv_dim());
         let chunk = rows_per_chunk(feed_forward_bytes, 3 * intermediate * dtype.size(), rows);

@@ -16,6 +16,7 @@ mod testing;
 mod tokenizer;
 mod weights;
 
+pub(crate) use buffers::TextBuffers;
 pub use model::TextEncoder;
 pub use presentation::{Presentation, PresentedReference, TokenKind, VisionTokens};
 pub use presenter::{PresentError, Presented, Presenter};

@@ -1,5 +1,7 @@
 //! The text encoder: a request's rows in, their embeddings out.
 
+use std::sync::Arc;
+
 use super::buffers::TextBuffers;
 use super::layer::LmLayer;
 use super::presentation::{Presentation, TokenKind};
@@ -7,12 +9,12 @@ use super::rope::rotary_tables;
 use super::weights::{LmLayerWeights, load};
 use crate::activations::ActivationPlan;
 use crate::checkpoint::{Component, TextConfig};
-use crate::load::LoadError;
+use crate::load::{LoadError, Loading};
 use crate::ops::{DType, OpError, Ops, Tensor};
 use crate::parallel::Rank;
 use crate::run::{Run, RunError};
 use crate::vision::{VisionEmbeds, VisionFeatures};
-use crate::weights::{ResidentWeights, WeightSource};
+use crate::weights::WeightSource;
 
 /// Qwen3-VL's language model up to the layer whose output conditions the DiT.
 ///
@@ -23,11 +25,11 @@ pub struct TextEncoder<O: Ops> {
     dtype: DType,
     feed_forward_bytes: usize,
     embed_tokens: Tensor<O::Buffer>,
-    layers: Box<dyn WeightSource<LmLayerWeights<O::Buffer>>>,
+    layers: Box<dyn WeightSource<O, LmLayerWeights<O::Buffer>>>,
     rank: Box<dyn Rank<O>>,
 }
 
-impl<O: Ops> TextEncoder<O>
+impl<O: Ops + 'static> TextEncoder<O>
 where
     O::Buffer: 'static,
 {
@@ -39,18 +41,18 @@ where
     /// Errors: [`LoadError`] naming a tensor that is missing or contradicts `config`.
     pub fn load(
         ops: &O,
-        component: &Component,
+        component: &Arc<Component>,
         config: TextConfig,
         dtype: DType,
         feed_forward_bytes: usize,
+        loading: Loading<'_>,
         rank: Box<dyn Rank<O>>,
     ) -> Result<Self, LoadError> {
         let table = [config.vocab_size, config.hidden_size];
         let embed_tokens = load(ops, component, "model.language_model.embed_tokens.weight", &table)?;
-        let layers = (0..TextConfig::CONDITIONING_LAYERS)
-            .map(|index| LmLayerWeights::load(ops, component, &config, index, dtype))
-            .collect::<Result<_, _>>()?;
-        let layers = Box::new(ResidentWeights::new(layers));
+        let (stored, sizes) = (Arc::clone(component), config.clone());
+        let layer = move |ops: &O, index| LmLayerWeights::load(ops, &stored, &sizes, index, dtype);
+        let layers = loading.stack(ops, TextConfig::CONDITIONING_LAYERS, 0, layer)?;
         Ok(Self { config, dtype, feed_forward_bytes, embed_tokens, layers, rank })
     }
 }
@@ -94,7 +96,7 @@ impl<O: Ops> TextEncoder<O> {
         let layer = LmLayer { ops, rank: &*self.rank, config: &self.config };
         for index in 0..self.layers.len() {
             run.check()?;
-            layer.forward(&*self.layers.block(index)?, &mut buffers)?;
+            layer.forward(&*self.layers.block(ops, index)?, &mut buffers)?;
             run.show(ops, &format!("te.hidden_after_layer_{index}"), &buffers.hidden)?;
             for seen in seen.iter().flatten() {
                 seen.add_deepstack(ops, index, &mut buffers)?;

@@ -2,12 +2,14 @@
 
 use super::chunks::ChunkGeometry;
 use super::rope::rotary_tables;
+use super::stitch::mosaic_plan;
+use super::tiles::{TileGeometry, split_tiles};
 use crate::activations::{ActivationPlan, Planned};
 use crate::checkpoint::VideoVaeConfig;
 use crate::ops::{DType, OpError, Ops, Tensor};
 
 /// The named activations of the decoder, and the rotary tables of its grid.
-pub(super) struct TileBuffers<B> {
+pub(crate) struct TileBuffers<B> {
     /// Tokens `[t, h, w]`.
     pub(super) grid: [usize; 3],
     /// Latents as token rows, `[tokens, channels]`.
@@ -42,7 +44,7 @@ pub(super) struct TileBuffers<B> {
 
 impl<B: Send + Sync> TileBuffers<B> {
     /// Plans the buffers for tiles of `height` by `width` latents.
-    pub(super) fn plan(config: &VideoVaeConfig, compute: DType, height: usize, width: usize) -> ActivationPlan {
+    pub(crate) fn plan(config: &VideoVaeConfig, compute: DType, height: usize, width: usize) -> ActivationPlan {
         let geometry = ChunkGeometry::of(config);
         let tokens = geometry.clip_latents() * height * width;
         let rows = tokens + config.decoder_num_register_tokens + 1;
@@ -110,4 +112,24 @@ impl<B: Send + Sync> TileBuffers<B> {
     pub(super) fn tokens(&self) -> usize {
         self.grid.iter().product()
     }
+}
+
+/// Plans what holds a film of `height` by `width` pixels together beside the tile that is decoded: the picture with the edges
+/// of its tiles, the frames that are faded out, and the frames in bytes.
+pub(crate) fn film_plan(
+    config: &VideoVaeConfig,
+    compute: DType,
+    tiles: TileGeometry,
+    [height, width]: [usize; 2],
+) -> ActivationPlan {
+    let geometry = ChunkGeometry::of(config);
+    let (head, tail) = (geometry.head_frames(), geometry.tail_frames());
+    let (channels, side) = (config.out_channels, config.spatial_compression());
+    let (rows, columns) = (split_tiles(height, tiles, side), split_tiles(width, tiles, side));
+    let mut buffers = vec![Planned::new("rgb", DType::U8, [head.max(tail), height, width, channels])];
+    buffers.extend(mosaic_plan(compute, channels, head + tail, &rows, &columns));
+    if tail > 0 {
+        buffers.push(Planned::new("faded_out", compute, [channels, tail, height, width]));
+    }
+    ActivationPlan::new(buffers)
 }

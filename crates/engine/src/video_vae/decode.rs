@@ -30,7 +30,7 @@ pub struct VideoDecoder<O: Ops> {
     precision: DecodePrecision,
     tiles: TileGeometry,
     weights: VitWeights<O::Buffer>,
-    blocks: Box<dyn WeightSource<VitBlockWeights<O::Buffer>>>,
+    blocks: Box<dyn WeightSource<O, VitBlockWeights<O::Buffer>>>,
 }
 
 impl<O: Ops> VideoDecoder<O>

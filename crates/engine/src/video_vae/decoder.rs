@@ -17,7 +17,7 @@ pub(super) fn decode_tile<O: Ops>(
     ops: &O,
     config: &VideoVaeConfig,
     weights: &VitWeights<O::Buffer>,
-    blocks: &dyn WeightSource<VitBlockWeights<O::Buffer>>,
+    blocks: &dyn WeightSource<O, VitBlockWeights<O::Buffer>>,
     buffers: &mut TileBuffers<O::Buffer>,
     run: &mut Run<'_>,
     tapped: bool,
@@ -26,7 +26,7 @@ pub(super) fn decode_tile<O: Ops>(
     for index in 0..blocks.len() {
         run.check()?;
         let tap: Option<&mut dyn Tap> = if tapped && index == 0 { Some(&mut *run.tap) } else { None };
-        block(ops, config, &*blocks.block(index)?, buffers, tap)?;
+        block(ops, config, &*blocks.block(ops, index)?, buffers, tap)?;
     }
     let tokens = buffers.tokens();
     let TileBuffers { hidden, normed, patches, pixels, .. } = buffers;

@@ -1,13 +1,14 @@
 //! A whole picture or clip: clips of tiles, blended into moments.
 
-use super::clips::ClipGeometry;
+use super::clips::{ClipGeometry, ClipSpan};
 use super::encoder::{EncodeBuffers, Steps, TileEncoder};
 use super::encoder_weights::{EncoderLoader, EncoderWeights, LevelWeights};
 use super::error::EncodeError;
 use super::frames::VideoFrames;
 use super::moments::{ConditionLatents, Moments};
-use super::stitch::Mosaic;
+use super::stitch::{Mosaic, mosaic_plan};
 use super::tiles::{Span, TileGeometry, split_tiles};
+use crate::activations::ActivationPlan;
 use crate::checkpoint::{Component, VideoVaeConfig};
 use crate::load::LoadError;
 use crate::ops::{DType, Ops};
@@ -20,7 +21,7 @@ pub struct VideoEncoder<O: Ops> {
     config: VideoVaeConfig,
     tiles: TileGeometry,
     weights: EncoderWeights<O::Buffer>,
-    levels: Box<dyn WeightSource<LevelWeights<O::Buffer>>>,
+    levels: Box<dyn WeightSource<O, LevelWeights<O::Buffer>>>,
 }
 
 impl<O: Ops> VideoEncoder<O>
@@ -127,6 +128,26 @@ where
         }
         Ok(())
     }
+}
+
+/// Plans the buffers in which `frames` frames of `height` by `width` pixels are encoded, a clip of a tile at a time.
+pub(crate) fn encode_plan<B: Send + Sync>(
+    config: &VideoVaeConfig,
+    tiles: TileGeometry,
+    frames: usize,
+    [height, width]: [usize; 2],
+) -> ActivationPlan {
+    let side = config.spatial_compression();
+    let clips = ClipGeometry::of(config).clips(frames);
+    let longest = |of: fn(&ClipSpan) -> usize| clips.iter().map(of).max().unwrap_or(0);
+    let (rows, columns) = (split_tiles(height, tiles, side), split_tiles(width, tiles, side));
+    let size = [longest(|clip| clip.frames), rows[0].len, columns[0].len];
+    let mut buffers = EncodeBuffers::<B>::plan(config, size).buffers().to_vec();
+    let in_latents = |spans: &[Span]| spans.iter().map(|span| span.in_latents(side)).collect::<Vec<_>>();
+    let (rows, columns) = (in_latents(&rows), in_latents(&columns));
+    let latents = longest(|clip| clip.latents);
+    buffers.extend(mosaic_plan(DType::F32, 2 * config.latent_channels, latents, &rows, &columns));
+    ActivationPlan::new(buffers)
 }
 
 /// The shortest side: the last levels mirror their pictures' edges, for which two latents are needed.

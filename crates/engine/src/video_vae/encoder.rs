@@ -42,7 +42,7 @@ impl Features {
 }
 
 /// The buffers of one tile's encode: each holds one activation at a time.
-pub(super) struct EncodeBuffers<B> {
+pub(crate) struct EncodeBuffers<B> {
     /// The residual stream.
     hidden: Tensor<B>,
     /// A norm's result.
@@ -53,7 +53,7 @@ pub(super) struct EncodeBuffers<B> {
 
 impl<B: Send + Sync> EncodeBuffers<B> {
     /// Plans the buffers for clips of `size` frames, rows and columns.
-    pub(super) fn plan(config: &VideoVaeConfig, size: [usize; 3]) -> ActivationPlan {
+    pub(crate) fn plan(config: &VideoVaeConfig, size: [usize; 3]) -> ActivationPlan {
         let largest = largest_activation(config, size);
         let names = ["hidden", "normed", "branch"];
         ActivationPlan::new(names.map(|name| Planned::new(name, DType::F32, [largest])).to_vec())
@@ -115,7 +115,7 @@ pub(super) struct TileEncoder<'a, O: Ops> {
     pub(super) ops: &'a O,
     pub(super) config: &'a VideoVaeConfig,
     pub(super) weights: &'a EncoderWeights<O::Buffer>,
-    pub(super) levels: &'a dyn WeightSource<LevelWeights<O::Buffer>>,
+    pub(super) levels: &'a dyn WeightSource<O, LevelWeights<O::Buffer>>,
 }
 
 impl<O: Ops> TileEncoder<'_, O> {
@@ -142,7 +142,7 @@ impl<O: Ops> TileEncoder<'_, O> {
             steps.run.tap.see("vae.conv_in_row0", first_row.shape(), &|| ops.read(first_row))?;
         }
         for index in 0..self.levels.len() {
-            let level = self.levels.block(index)?;
+            let level = self.levels.block(ops, index)?;
             for block in &level.blocks {
                 features = steps.take(|| self.residual(block, features, buffers))?;
             }

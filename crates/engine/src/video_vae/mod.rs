@@ -29,8 +29,10 @@ mod precision;
 mod stitch;
 mod weights;
 
+pub(crate) use buffers::{TileBuffers, film_plan};
 pub use decode::{PIXEL_MEAN, PIXEL_STD, VideoDecoder};
 pub use encode::VideoEncoder;
+pub(crate) use encode::encode_plan;
 pub use encoder_weights::{Convolution, EncoderWeights, LevelWeights, ResidualWeights};
 pub use error::{DecodeError, EncodeError};
 pub(crate) use frames::pixel_levels;

@@ -1,6 +1,7 @@
 //! Tiles into a picture.
 
 use super::tiles::Span;
+use crate::activations::Planned;
 use crate::ops::{DType, OpError, Ops, Tensor, View};
 
 /// A clip's picture while its tiles come in, row by row and from left to right.
@@ -18,6 +19,28 @@ pub(super) struct Mosaic<B> {
     left: Tensor<B>,
 }
 
+/// Plans the buffers of [`Mosaic::make`].
+pub(super) fn mosaic_plan(
+    dtype: DType,
+    channels: usize,
+    frames: usize,
+    rows: &[Span],
+    columns: &[Span],
+) -> [Planned; 3] {
+    let length = |spans: &[Span]| spans.iter().map(Span::kept).sum::<usize>();
+    let plan = |name, count: usize, height, width| Planned::new(name, dtype, [count * channels, frames, height, width]);
+    [
+        plan("picture", 1, length(rows), length(columns)),
+        plan("edges_above", columns.len(), widest(rows), columns[0].len),
+        plan("edge_left", 1, rows[0].len, widest(columns)),
+    ]
+}
+
+/// The widest edge that tiles share with those that follow.
+fn widest(spans: &[Span]) -> usize {
+    spans.iter().map(|span| span.overlap_after).max().unwrap_or(0)
+}
+
 impl<B: Send + Sync> Mosaic<B> {
     /// Makes a mosaic for clips of `frames` frames under `rows` times `columns` tiles.
     pub(super) fn make<O: Ops<Buffer = B>>(
@@ -29,7 +52,6 @@ impl<B: Send + Sync> Mosaic<B> {
         columns: Vec<Span>,
     ) -> Result<Self, OpError> {
         let length = |spans: &[Span]| spans.iter().map(Span::kept).sum::<usize>();
-        let widest = |spans: &[Span]| spans.iter().map(|span| span.overlap_after).max().unwrap_or(0);
         let (tile_height, tile_width) = (rows[0].len, columns[0].len);
         let make = |height: usize, width: usize| ops.alloc(dtype, [channels, frames, height, width].into());
         Ok(Self {

@@ -7,7 +7,7 @@ use crate::ops::{DType, OpError, Ops, Tensor};
 use super::position::TAPS;
 
 /// The named activations of the blocks and mergers.
-pub(super) struct VisionBuffers<B> {
+pub(crate) struct VisionBuffers<B> {
     /// Some rows of pixels `[chunk, patch]`.
     pub(super) pixels: Tensor<B>,
     /// Residual stream `[rows, hidden]`.
@@ -42,13 +42,13 @@ fn row_bytes(config: &VisionConfig, dtype: DType) -> usize {
 }
 
 /// How many patches fit in a batch under `bytes`.
-pub(super) fn rows_per_batch(config: &VisionConfig, dtype: DType, bytes: usize) -> usize {
+pub(crate) fn rows_per_batch(config: &VisionConfig, dtype: DType, bytes: usize) -> usize {
     rows_per_chunk(bytes, row_bytes(config, dtype), usize::MAX)
 }
 
 impl<B: Send + Sync> VisionBuffers<B> {
     /// Plans the buffers of `rows` patches; `bytes` bounds the inner activations of each kind of layer.
-    pub(super) fn plan(config: &VisionConfig, dtype: DType, bytes: usize, rows: usize) -> ActivationPlan {
+    pub(crate) fn plan(config: &VisionConfig, dtype: DType, bytes: usize, rows: usize) -> ActivationPlan {
         let &VisionConfig { hidden_size: hidden, intermediate_size: intermediate, .. } = config;
         let side = config.patch_size;
         let patch = config.in_channels * config.temporal_patch_size * side * side;

@@ -20,10 +20,12 @@ mod smart_resize;
 mod tower;
 mod weights;
 
+pub(crate) use buffers::{VisionBuffers, rows_per_batch};
 pub use embeds::{VisionEmbeds, VisionFeatures};
 pub use error::VisionError;
 pub use front::{PixelFront, SampledVideo};
 pub use patches::{PatchGrid, Patches, VisionInput};
+pub(crate) use position::TAPS;
 pub use sampling::{block_timestamps, sampled_frames};
 pub use smart_resize::{image_size, video_size};
 pub use tower::VisionTower;

@@ -6,7 +6,7 @@ use super::patches::PatchGrid;
 use crate::checkpoint::VisionConfig;
 
 /// Table rows that one patch's position is mixed of.
-pub(super) const TAPS: usize = 4;
+pub(crate) const TAPS: usize = 4;
 
 /// Which rows of the learned table each patch of one frame mixes, and with which weights; `[patches, TAPS]` each.
 #[derive(Debug, Clone, PartialEq, Default)]

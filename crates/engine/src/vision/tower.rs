@@ -1,6 +1,7 @@
 //! The vision tower: patches in, tokens of the language model out.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::block::VisionBlock;
 use super::buffers::{VisionBuffers, rows_per_batch};
@@ -10,11 +11,11 @@ use super::patches::{Patches, VisionInput};
 use super::position::{PatchRotary, PositionTaps};
 use super::weights::{Loader, MergerWeights, VisionBlockWeights};
 use crate::checkpoint::{Component, VisionConfig};
-use crate::load::LoadError;
+use crate::load::{LoadError, Loading};
 use crate::ops::{DType, OpError, Ops, Tensor};
 use crate::projection::Linear;
 use crate::run::{Run, RunError};
-use crate::weights::{ResidentWeights, WeightSource};
+use crate::weights::WeightSource;
 
 /// Qwen3-VL's vision transformer.
 ///
@@ -27,7 +28,7 @@ pub struct VisionTower<O: Ops> {
     activation_bytes: usize,
     patch_embed: Linear<O::Buffer>,
     pos_embed: Tensor<O::Buffer>,
-    blocks: Box<dyn WeightSource<VisionBlockWeights<O::Buffer>>>,
+    blocks: Box<dyn WeightSource<O, VisionBlockWeights<O::Buffer>>>,
     merger: MergerWeights<O::Buffer>,
     deepstack_mergers: Vec<MergerWeights<O::Buffer>>,
 }
@@ -35,7 +36,7 @@ pub struct VisionTower<O: Ops> {
 /// One frame of patches: which picture or video, and which of its frames.
 type Frame = (usize, usize);
 
-impl<O: Ops> VisionTower<O>
+impl<O: Ops + 'static> VisionTower<O>
 where
     O::Buffer: 'static,
 {
@@ -48,19 +49,22 @@ where
     /// Errors: [`LoadError`] naming a tensor that is missing or contradicts `config`.
     pub fn load(
         ops: &O,
-        component: &Component,
+        component: &Arc<Component>,
         config: VisionConfig,
         dtype: DType,
         activation_bytes: usize,
+        loading: Loading<'_>,
     ) -> Result<Self, LoadError> {
+        let (stored, sizes) = (Arc::clone(component), config.clone());
+        let block = move |ops: &O, index| Loader { ops, component: &stored, config: &sizes, dtype }.block(index);
+        let blocks = loading.stack(ops, config.depth, 0, block)?;
         let loader = Loader { ops, component, config: &config, dtype };
-        let blocks = (0..config.depth).map(|index| loader.block(index)).collect::<Result<_, _>>()?;
         let mergers = 0..config.deepstack_visual_indexes.len();
         let deepstack_mergers = mergers.map(|index| loader.deepstack_merger(index)).collect::<Result<_, _>>()?;
         Ok(Self {
             patch_embed: loader.patch_embed()?,
             pos_embed: loader.pos_embed()?,
-            blocks: Box::new(ResidentWeights::new(blocks)),
+            blocks,
             merger: loader.merger()?,
             deepstack_mergers,
             dtype,
@@ -180,7 +184,7 @@ impl<O: Ops> VisionTower<O> {
             if let Some(name) = tapped(&format!("block{index}_in")) {
                 run.show(ops, &name, &buffers.hidden)?;
             }
-            block.forward(&*self.blocks.block(index)?, &frames, &mut buffers)?;
+            block.forward(&*self.blocks.block(ops, index)?, &frames, &mut buffers)?;
             if let Some(name) = tapped(&format!("block{index}_out")) {
                 run.show(ops, &name, &buffers.hidden)?;
             }

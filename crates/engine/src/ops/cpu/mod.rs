@@ -4,6 +4,7 @@
 mod attention;
 mod audio;
 mod buffer;
+mod bytes;
 mod conv;
 mod conv3d;
 mod elementwise;
@@ -303,6 +304,10 @@ impl Ops for Cpu {
     }
 
     fn read_bytes(&self, x: View<'_, Buf>) -> Result<Vec<u8>, OpError> {
-        pixels::read_bytes(x)
+        bytes::read_bytes(x)
+    }
+
+    fn write_bytes(&self, bytes: &[u8], y: ViewMut<'_, Buf>) -> Result<(), OpError> {
+        bytes::write_bytes(bytes, y)
     }
 }

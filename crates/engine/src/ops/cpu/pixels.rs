@@ -121,23 +121,6 @@ pub(super) fn pixels_to_rgb8(
     Ok(())
 }
 
-pub(super) fn read_bytes(x: View<'_, HostBuffer>) -> Result<Vec<u8>, OpError> {
-    const OP: &str = "read_bytes";
-    let window = x.window();
-    match x.buffer {
-        HostBuffer::U8(bytes) if window.is_contiguous() => {
-            Ok(bytes[window.offset..window.offset + window.shape.elements()].to_vec())
-        }
-        HostBuffer::U8(_) => Err(OpError::Shape {
-            op: OP,
-            name: "x",
-            expected: window.shape.contiguous_strides().as_slice().to_vec(),
-            actual: window.strides.as_slice().to_vec(),
-        }),
-        _ => Err(OpError::DType { op: OP, name: "x", actual: x.dtype() }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use crate::ops::cpu::Cpu;

@@ -20,7 +20,7 @@ use super::memory::DeviceMemory;
 use crate::ops::DType;
 
 /// Room that algorithms may use, always the same, since another one might be chosen with more.
-const WORKSPACE_BYTES: usize = 32 << 20;
+pub(crate) const WORKSPACE_BYTES: usize = 32 << 20;
 
 /// How many products' algorithms are kept; a generation uses a few dozen.
 const MOST_PLANS: usize = 1024;

@@ -13,7 +13,7 @@ type X<'a> = View<'a, CudaBuffer>;
 type Y<'a> = ViewMut<'a, CudaBuffer>;
 
 /// Bytes of gathered taps that one product holds at a time.
-const GATHER_BYTES: usize = 256 << 20;
+pub(crate) const GATHER_BYTES: usize = 256 << 20;
 
 /// What a causal convolution over frames looks at; mirrors the struct of the same name in `conv.cuh`.
 #[derive(Debug, Clone, Copy)]

@@ -30,8 +30,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 pub use attention::AttentionChoice;
+pub(crate) use blas::WORKSPACE_BYTES;
 pub use buffer::CudaBuffer;
 pub use context::{Gpu, device_count};
+pub(crate) use conv::GATHER_BYTES;
+pub(crate) use cudnn::log_sum_bytes;
 pub use error::{CudaError, Fault, fault};
 pub use libraries::open_libraries_in;
 

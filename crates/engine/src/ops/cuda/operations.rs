@@ -345,4 +345,9 @@ impl Ops for Cuda {
         self.owns("read_bytes", &[&x])?;
         self.read_bytes_of(x)
     }
+
+    fn write_bytes(&self, bytes: &[u8], y: ViewMut<'_, Buf>) -> Result<(), OpError> {
+        self.owns("write_bytes", &[&y])?;
+        self.write_bytes_of(bytes, y)
+    }
 }

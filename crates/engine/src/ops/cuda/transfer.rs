@@ -7,7 +7,7 @@ use super::kernels::argument;
 use super::memory::DeviceMemory;
 use super::rows::{Rows, input, output};
 use crate::checkpoint::{Stored, StoredDtype};
-use crate::ops::{DType, Dims, OpError, Tensor, View, ViewMut};
+use crate::ops::{DType, Dims, OpError, Tensor, View, ViewMut, Window};
 
 type X<'a> = View<'a, CudaBuffer>;
 type Y<'a> = ViewMut<'a, CudaBuffer>;
@@ -62,23 +62,27 @@ impl Cuda {
         Ok(Tensor::from_buffer(CudaBuffer { memory, content }, DType::U32, Dims::new(&[values.len()])))
     }
 
+    /// Downloads the elements of a view as they are.
     pub(super) fn read_bytes_of(&self, x: X<'_>) -> Result<Vec<u8>, OpError> {
         const OP: &str = "read_bytes";
-        let window = x.window();
-        if x.dtype() != DType::U8 {
-            return Err(OpError::DType { op: OP, name: "x", actual: x.dtype() });
-        }
-        if !window.is_contiguous() {
-            return Err(OpError::Shape {
-                op: OP,
-                name: "x",
-                expected: window.shape.contiguous_strides().as_slice().to_vec(),
-                actual: window.strides.as_slice().to_vec(),
-            });
-        }
-        let mut bytes = vec![0; window.shape.elements()];
-        x.buffer.memory.download(window.offset, &mut bytes).map_err(CudaError::of(OP))?;
+        let range = bytes_of(OP, "x", x.dtype(), x.window())?;
+        let mut bytes = vec![0; range.len()];
+        x.buffer.memory.download(range.start, &mut bytes).map_err(CudaError::of(OP))?;
         Ok(bytes)
+    }
+
+    /// Uploads elements as they are.
+    pub(super) fn write_bytes_of(&self, bytes: &[u8], y: Y<'_>) -> Result<(), OpError> {
+        const OP: &str = "write_bytes";
+        if !matches!(y.buffer.content, Content::Activations) {
+            return Err(OpError::DType { op: OP, name: "y", actual: y.dtype() });
+        }
+        let range = bytes_of(OP, "y", y.dtype(), y.window())?;
+        if bytes.len() != range.len() {
+            let (expected, actual) = (vec![range.len()], vec![bytes.len()]);
+            return Err(OpError::Shape { op: OP, name: "bytes", expected, actual });
+        }
+        y.buffer.memory.upload(range.start, bytes).map_err(CudaError::of(OP))
     }
 
     /// Downloads a float view as F32, in row-major order.
@@ -117,4 +121,22 @@ impl Cuda {
         let from = Rows::contiguous(memory.address(), DType::F32, to.width);
         self.each(OP, "cast_rows", (to, count), &[argument(&from), argument(&to), argument(&count)])
     }
+}
+
+/// Where the elements of a view without gaps lie in their memory.
+fn bytes_of(
+    op: &'static str,
+    name: &'static str,
+    dtype: DType,
+    window: Window,
+) -> Result<std::ops::Range<usize>, OpError> {
+    if dtype == DType::U32 {
+        return Err(OpError::DType { op, name, actual: dtype });
+    }
+    if !window.is_contiguous() {
+        let expected = window.shape.contiguous_strides().as_slice().to_vec();
+        return Err(OpError::Shape { op, name, expected, actual: window.strides.as_slice().to_vec() });
+    }
+    let start = window.offset * dtype.size();
+    Ok(start..start + window.shape.elements() * dtype.size())
 }

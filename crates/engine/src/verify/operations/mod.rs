@@ -173,7 +173,7 @@ mod tests {
         let mut operations: Vec<&str> = lines.iter().map(|line| line.case.as_str()).collect();
         operations.sort_unstable();
         operations.dedup();
-        // All of the trait but those that every other one uses: alloc, weight, weight_in, write, indices, read, read_bytes.
+        // All of the trait but those that every other one uses: alloc, weight, weight_in, write, indices, read, read_bytes, write_bytes.
         assert_eq!(operations.len(), 28, "{operations:?}");
     }
 

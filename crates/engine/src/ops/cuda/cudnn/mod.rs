@@ -146,7 +146,10 @@ impl Cudnn {
         let mut places = vec![q, k, v, y, std::ptr::from_ref(&scale).addr() as u64];
         let log_sums = match plan.graph {
             Graph::Unified => None,
-            Graph::Composite => Some(DeviceMemory::new(&self.context, operands.sizes.rows * operands.sizes.heads * 4)?),
+            Graph::Composite => {
+                let bytes = log_sum_bytes(operands.sizes.rows, operands.sizes.heads);
+                Some(DeviceMemory::new(&self.context, bytes)?)
+            }
         };
         if let Some(log_sums) = &log_sums {
             names.push(LOG_SUMS);
@@ -155,6 +158,11 @@ impl Cudnn {
         let room = workspace.as_ref().map_or(0, DeviceMemory::address);
         execute(self.handle, plan, &names, &places, room).map(|()| true)
     }
+}
+
+/// Bytes of the sums that attention leaves beside its result where the library has a plan for no smaller graph.
+pub(crate) fn log_sum_bytes(rows: usize, heads: usize) -> usize {
+    rows * heads * DType::F32.size()
 }
 
 impl Drop for Cudnn {

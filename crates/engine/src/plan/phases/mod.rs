@@ -1,0 +1,8 @@
+//! The phases one by one: what each brings in and computes in.
+
+mod decode;
+mod encode;
+mod transformer;
+
+pub(super) use decode::VideoDecode;
+pub(super) use transformer::TransformerShape;
