@@ -1,5 +1,6 @@
 //! Child processes under limits: of time, of output, and of what they may leave behind.
 
+use std::ffi::OsString;
 use std::io::{self, BufRead, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -19,6 +20,15 @@ const LINE_BYTES: u64 = 1024;
 /// How much of a child's standard error an error message keeps: its end.
 const STDERR_TAIL_BYTES: usize = 4096;
 
+/// What a child gets of this process's environment: where programs, libraries and temporary files are. The rest holds
+/// secrets, which a program that reads strangers' files has no business with, and switches such as FFREPORT.
+const INHERITED: [&str; 3] = ["PATH", "LD_LIBRARY_PATH", "TMPDIR"];
+
+#[expect(clippy::disallowed_methods, reason = "these are the system's, and handed on unread")]
+fn environment() -> impl Iterator<Item = (&'static str, OsString)> {
+    INHERITED.into_iter().filter_map(|name| std::env::var_os(name).map(|value| (name, value)))
+}
+
 /// A child in its own process group, killed with the group and reaped when dropped.
 ///
 /// Its own group also keeps a Ctrl-C at the terminal from the child, so that a service that drains can finish its file.
@@ -32,8 +42,7 @@ pub(crate) struct Process {
 impl Process {
     /// Starts `command`, which runs `program`.
     pub(crate) fn spawn(program: &'static str, mut command: Command) -> Result<Self, Error> {
-        // FFREPORT makes the programs write log files with whole command lines into the current folder.
-        command.process_group(0).env_remove("FFREPORT");
+        command.process_group(0).env_clear().envs(environment());
         let child = command.spawn().map_err(|source| {
             let path = Path::new(command.get_program()).to_path_buf();
             match source.kind() {
@@ -231,6 +240,18 @@ mod tests {
 
     static NEVER: AtomicBool = AtomicBool::new(false);
     const GENEROUS: Bounds = Bounds { time: Duration::from_secs(60), max_bytes: 1000, memory_bytes: None };
+
+    #[test]
+    fn a_child_knows_where_programs_are_and_nothing_else_of_the_environment() {
+        let told = capture("ffprobe", shell("env"), &GENEROUS, &NEVER).unwrap();
+        let told = String::from_utf8(told.stdout).unwrap();
+        let names: Vec<_> = told.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
+        assert!(names.contains(&"PATH"), "{told}");
+        // What a shell sets for itself.
+        let own = ["PWD", "OLDPWD", "SHLVL", "_"];
+        let others: Vec<_> = names.iter().filter(|name| !own.contains(name) && !INHERITED.contains(name)).collect();
+        assert!(others.is_empty(), "{others:?}");
+    }
 
     #[test]
     fn output_past_its_bound_is_an_error_and_ends_the_child() {
