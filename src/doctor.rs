@@ -1,11 +1,13 @@
 //! `clapboard doctor`: looks at everything that a deployment stands on, and says what is wrong.
 
+mod checkpoint;
 mod database;
 mod finding;
 mod gpu;
 mod media_store;
 mod redis;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clapboard_jobs::Causes;
@@ -16,7 +18,7 @@ use crate::process::block_on;
 use crate::settings::device::DeviceArgs;
 use crate::settings::{DistributedArgs, MediaArgs};
 
-/// Examine Postgres, Redis, S3, ffmpeg, libheif and the GPU, and say what is missing and what that means
+/// Examine Postgres, Redis, S3, ffmpeg, libheif, the checkpoint and the GPU, and say what is missing and what that means
 ///
 /// Prints one line for each finding, which begins with ok, warn or fail. Exits with 1 when there is a fail. Of the
 /// servers only those are examined that are named. A few small objects are put into the bucket and removed again.
@@ -26,6 +28,9 @@ pub(crate) struct Args {
     servers: DistributedArgs,
     #[command(flatten)]
     media: MediaArgs,
+    /// The checkpoint that workers are to serve; configs and headers are read, no weights
+    #[arg(long, env = "CLAPBOARD_CHECKPOINT", value_name = "DIR")]
+    checkpoint: Option<PathBuf>,
     #[command(flatten)]
     device: DeviceArgs,
 }
@@ -52,7 +57,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             Some(options) => media_store::examine(options).await,
             None => vec![not_named("s3", "--s3-bucket")],
         });
-        tell(vec![examine_ffmpeg(&args.media), examine_heif(&args.media), gpu::examine(&args.device)]);
+        tell(vec![examine_ffmpeg(&args.media), examine_heif(&args.media)]);
+        tell(vec![checkpoint::examine(args.checkpoint.as_deref()), gpu::examine(&args.device)]);
         Ok(verdict)
     })?;
     Ok(if verdict == Verdict::Fail { ExitCode::FAILURE } else { ExitCode::SUCCESS })
