@@ -5,7 +5,7 @@ use url::Url;
 /// Tells whether the text of a URL names its host right after `scheme://`, and nothing before the host.
 ///
 /// A parser of URLs takes more, as browsers do: `https:///x` and `https:x` are `https://x/` to it, and a `\` is a `/`, so that
-/// `https://a.example\@b.example/` leads to the first of the two. Nobody writes these who has nothing to hide.
+/// `https://a.example\@b.example/` leads to the first of the two. Blanks and control characters it leaves out.
 pub(crate) fn is_plain(text: &str, url: &Url) -> bool {
     let scheme = url.scheme();
     let is_same = |begin: &str| begin.eq_ignore_ascii_case(scheme);
@@ -16,7 +16,8 @@ pub(crate) fn is_plain(text: &str, url: &Url) -> bool {
         return false;
     };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    !authority.is_empty() && !authority.contains(['\\', '@'])
+    let is_left_out = |c: char| c.is_whitespace() || c.is_control();
+    !authority.is_empty() && !authority.contains(['\\', '@']) && !authority.contains(is_left_out)
 }
 
 #[cfg(test)]
@@ -30,6 +31,8 @@ mod tests {
             ("HTTPS://A.example:8443/x?y=@1#z", true),
             ("http://[::1]/x@y\\z", true),
             ("https:///x", false),
+            ("https://\t/evil.example/1.png", false),
+            ("https://a.example/a b", true),
             ("https:example.com", false),
             ("https:example.com/?u=https://b.example/", false),
             ("https:/\\a.example/", false),

@@ -42,7 +42,7 @@ impl Sweep for Deadlines {
     async fn sweep_once(&self) -> Result<Swept, Error> {
         let overdue = self.store.fail_overdue(self.batch).await?;
         for job in &overdue {
-            tracing::info!(job.id = %job, "no worker began the job in time: it has failed");
+            tracing::info!(job.id = %job, "no worker began the job in time: it has ended");
         }
         count_ends(&*self.store, &overdue).await;
         Ok(Swept { done: overdue.len(), more: overdue.len() >= self.batch as usize })

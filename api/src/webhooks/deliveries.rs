@@ -165,7 +165,8 @@ fn query(uri: &Uri) -> Result<Asked, ApiError> {
     Ok(asked)
 }
 
-/// Returns a page of all deliveries about one video, oldest first, of which there are only as many as its tenant has receivers.
+/// Returns a page of all deliveries about one video, oldest first, of which there are only as many as its tenant has receivers,
+/// for each time that it has ended.
 ///
 /// Errors: [`StoreError::UnknownDelivery`] when it should go on after one that is not among them.
 fn page_of(mut deliveries: Vec<Delivery>, query: &DeliveryQuery) -> Result<DeliveryPage, StoreError> {

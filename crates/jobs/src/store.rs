@@ -333,7 +333,8 @@ pub trait Store: Keyring + Outbox {
 
     /// Fails up to `limit` jobs whose time to begin has passed, with
     /// [`StartDeadlineExceeded`](crate::FailureCode::StartDeadlineExceeded), and returns them: those that wait, and those that a
-    /// worker has claimed and not begun, which loses its lease. A job that has once begun is not among them.
+    /// worker has claimed and not begun, which loses its lease. One of those that is asked to stop ends cancelled, and is returned
+    /// too. A job that has once begun is not among them.
     async fn fail_overdue(&self, limit: u32) -> Result<Vec<JobId>, StoreError>;
 
     /// Gives up the results of up to `limit` completed jobs whose time has passed, and returns the jobs: the objects become

@@ -35,7 +35,7 @@ fn deliveries(rows: Vec<DeliveryRow>) -> Result<Vec<Delivery>, StoreError> {
 pub(crate) async fn of_job(store: &PostgresStore, tenant: &Tenant, job: JobId) -> Result<Vec<Delivery>, StoreError> {
     let rows = delivery_rows!(
         "",
-        "from deliveries where job_id = $1 and tenant = $2 order by created_at, endpoint, id",
+        "from deliveries where job_id = $1 and tenant = $2 order by created_at, id",
         job.as_uuid(),
         tenant.as_str()
     )

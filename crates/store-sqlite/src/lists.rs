@@ -12,7 +12,7 @@ use crate::store::SqliteStore;
 const DOING: &str = "listing jobs";
 
 /// How many jobs may have a pair of metadata for all of them to be looked at, where something else is asked for besides. Where more
-/// do, they are met soon by going through the list.
+/// do, the list is gone through, for as long as it takes to meet enough of them.
 const FEW: i64 = 10_000;
 
 /// `listed!("indexed by …", " and status = …", "<", "created_at desc, …", arguments…)`: a checked statement that goes through a
@@ -72,12 +72,12 @@ macro_rules! noted {
     };
 }
 
-/// `page!(listed_of_all, store, order, arguments…)`: the rows of a page by one of these ways, in either order.
+/// `page!(listed_of_all, database, order, arguments…)`: the rows of a page by one of these ways, in either order.
 macro_rules! page {
-    ($way:ident, $store:expr, $order:expr $(, $argument:expr)* $(,)?) => {
+    ($way:ident, $from:expr, $order:expr $(, $argument:expr)* $(,)?) => {
         match $order {
-            Order::Ascending => $way!(">", "created_at, id" $(, $argument)*).fetch_all($store.readers()).await,
-            Order::Descending => $way!("<", "created_at desc, id desc" $(, $argument)*).fetch_all($store.readers()).await,
+            Order::Ascending => $way!(">", "created_at, id" $(, $argument)*).fetch_all($from).await,
+            Order::Descending => $way!("<", "created_at desc, id desc" $(, $argument)*).fetch_all($from).await,
         }
         .map_err(unavailable(DOING))
     };
@@ -124,16 +124,20 @@ async fn through(store: &SqliteStore, place: Place<'_>, query: &ListQuery) -> Re
     let status = query.status.map(Status::as_str);
     let Some(model) = &query.model else {
         return match status {
-            None => page!(listed_of_all, store, order, tenant, after_at, after_id, limit, metadata),
-            Some(status) => page!(listed_of_status, store, order, tenant, after_at, after_id, limit, metadata, status),
+            None => page!(listed_of_all, store.readers(), order, tenant, after_at, after_id, limit, metadata),
+            Some(status) => {
+                page!(listed_of_status, store.readers(), order, tenant, after_at, after_id, limit, metadata, status)
+            }
         };
     };
-    // A page of each status, merged: the index holds every status in its own order.
+    // A page of each status, merged: the index holds every status in its own order. All of one moment: a job that changed its
+    // status in between would be in two of them, or in none.
+    let mut moment = store.readers().begin().await.map_err(unavailable(DOING))?;
     let statuses = query.status.map_or(Status::ALL.to_vec(), |status| vec![status]);
     let mut rows = Vec::new();
     for status in statuses.into_iter().map(Status::as_str) {
         let page: Result<Vec<JobRow>, StoreError> =
-            page!(listed_of_model, store, order, tenant, after_at, after_id, limit, metadata, status, model);
+            page!(listed_of_model, &mut *moment, order, tenant, after_at, after_id, limit, metadata, status, model);
         rows.extend(page?);
     }
     match order {
