@@ -241,7 +241,8 @@ pub trait Store: Keyring + Outbox {
 
     /// Returns a tenant's jobs in the order of their creation, ties by id.
     ///
-    /// A filter by model, or by metadata that few of the jobs have, costs what it finds and not what the tenant has.
+    /// A filter by model, or by one pair of metadata that few of the jobs have, costs what it finds and not what the tenant has.
+    /// Pairs that many have each, and few together, are looked for among all of theirs.
     ///
     /// Errors: [`StoreError::UnknownCursor`] when `after` never was a job of the tenant's.
     async fn list(&self, tenant: &Tenant, query: &ListQuery) -> Result<JobPage, StoreError>;
