@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
 
 use axum::body::BodyDataStream;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt};
 
 use crate::error::ApiError;
@@ -28,20 +28,48 @@ enum Gate {
     Closed,
     /// None, and somebody has asked.
     Asked,
-    /// The next one that finds a chunk.
+    /// The next one.
     One,
 }
 
-/// How many bytes are given at a time: a body need not come in small pieces.
+/// How many bytes are given at a time at most: a body need not come in small pieces.
 const PIECE_BYTES: usize = 64 << 10;
+
+/// What part of the bytes that a parser holds already has to come before it gets more: with each piece it may look through all
+/// of them again, so that a body of single bytes would cost the square of its length.
+const LEAST_PART: usize = 16;
 
 struct Reading {
     stream: BodyDataStream,
+    /// Nothing comes any more.
+    ended: bool,
+    /// Why nothing comes any more, if not because this is all; told once.
+    failure: Option<axum::Error>,
     /// What has come and was not given yet.
-    rest: Bytes,
+    rest: BytesMut,
+    limit_bytes: usize,
     left_bytes: usize,
     exceeded: bool,
     gate: Gate,
+}
+
+impl Reading {
+    /// Returns how many bytes are worth a step of the parser, unless fewer are the last.
+    fn least_bytes(&self) -> usize {
+        (self.limit_bytes.saturating_sub(self.left_bytes) / LEAST_PART).clamp(1, PIECE_BYTES)
+    }
+
+    /// Waits until there are so many, or the last have come.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while !self.ended && self.rest.len() < self.least_bytes() {
+            match ready!(self.stream.poll_next_unpin(cx)) {
+                Some(Ok(chunk)) => self.rest.extend_from_slice(&chunk),
+                Some(Err(error)) => (self.failure, self.ended) = (Some(error), true),
+                None => self.ended = true,
+            }
+        }
+        Poll::Ready(())
+    }
 }
 
 impl LimitedBody {
@@ -49,7 +77,10 @@ impl LimitedBody {
     pub(crate) fn new(stream: BodyDataStream, limit_bytes: usize) -> Self {
         Self(Arc::new(Mutex::new(Reading {
             stream,
-            rest: Bytes::new(),
+            ended: false,
+            failure: None,
+            rest: BytesMut::new(),
+            limit_bytes,
             left_bytes: limit_bytes,
             exceeded: false,
             gate: Gate::Open,
@@ -66,21 +97,28 @@ impl LimitedBody {
     /// it would read megabytes of a file before it saw the file's head.
     pub(super) async fn feed<T>(&self, step: impl Future<Output = T>) -> T {
         let mut step = pin!(step);
+        let mut asked = false;
         poll_fn(|cx| {
             loop {
-                self.reading().gate = Gate::Closed;
-                if let Poll::Ready(done) = step.as_mut().poll(cx) {
-                    return Poll::Ready(done);
+                if !asked {
+                    self.reading().gate = Gate::Closed;
+                    if let Poll::Ready(done) = step.as_mut().poll(cx) {
+                        return Poll::Ready(done);
+                    }
+                    asked = self.reading().gate == Gate::Asked;
+                    if !asked {
+                        return Poll::Pending; // it waits for something else
+                    }
                 }
-                if self.reading().gate == Gate::Closed {
-                    return Poll::Pending; // it waits for something else
-                }
+                // The parser is not polled before there is something to give, since each time it looks through all that it has.
+                ready!(self.reading().poll_fill(cx));
+                asked = false;
                 self.reading().gate = Gate::One;
                 if let Poll::Ready(done) = step.as_mut().poll(cx) {
                     return Poll::Ready(done);
                 }
                 if self.reading().gate == Gate::One {
-                    return Poll::Pending; // no chunk has come yet, and the connection will wake us
+                    return Poll::Pending; // it did not take it, and waits for something else
                 }
             }
         })
@@ -119,14 +157,12 @@ impl Stream for LimitedBody {
             reading.gate = Gate::Asked;
             return Poll::Pending;
         }
+        ready!(reading.poll_fill(cx));
         if reading.rest.is_empty() {
-            let Some(chunk) = ready!(reading.stream.poll_next_unpin(cx)) else {
-                return Poll::Ready(None);
-            };
-            reading.rest = chunk.map_err(io::Error::other)?;
+            return Poll::Ready(reading.failure.take().map(|failure| Err(io::Error::other(failure))));
         }
         let piece_bytes = reading.rest.len().min(PIECE_BYTES);
-        let chunk = reading.rest.split_to(piece_bytes);
+        let chunk = reading.rest.split_to(piece_bytes).freeze();
         match reading.left_bytes.checked_sub(chunk.len()) {
             Some(left_bytes) => {
                 reading.left_bytes = left_bytes;
@@ -137,7 +173,7 @@ impl Stream for LimitedBody {
             }
             None => {
                 reading.exceeded = true;
-                reading.rest = Bytes::new();
+                reading.rest = BytesMut::new();
                 Poll::Ready(Some(Err(io::Error::other("the body is larger than its limit"))))
             }
         }
@@ -177,6 +213,63 @@ mod tests {
             body.refund(piece.len());
         }
         assert_eq!((bytes, body.exceeded()), (5 * PIECE_BYTES + 1, false));
+    }
+
+    #[tokio::test]
+    async fn what_comes_byte_by_byte_is_given_in_pieces_that_grow_with_what_the_parser_holds() {
+        let bytes = futures_util::stream::iter((0..100_000).map(|_| Ok::<_, io::Error>(Bytes::from_static(b"x"))));
+        let body = LimitedBody::new(Body::from_stream(bytes).into_data_stream(), 1 << 20);
+        let (mut reader, mut held, mut looked_at, mut pieces) = (body.clone(), 0, 0, 0);
+        while let Some(piece) = reader.next().await {
+            held += piece.unwrap().len();
+            looked_at += held;
+            pieces += 1;
+        }
+        assert_eq!(held, 100_000, "the last bytes are given although they are few");
+        assert!(pieces < 200 && looked_at < 30 * held, "{pieces} pieces, {looked_at} bytes looked at");
+        // What the parser has let go of is not looked at again.
+        let bytes = futures_util::stream::iter((0..1000).map(|_| Ok::<_, io::Error>(Bytes::from_static(b"x"))));
+        let body = LimitedBody::new(Body::from_stream(bytes).into_data_stream(), 1 << 20);
+        let mut reader = body.clone();
+        while let Some(piece) = reader.next().await {
+            let piece = piece.unwrap();
+            assert_eq!(piece.len(), 1);
+            body.refund(piece.len());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_parser_is_not_polled_for_less_than_what_is_worth_it() {
+        // One byte at a time, each after a while.
+        let bytes = futures_util::stream::unfold(100_000, |left: u32| async move {
+            tokio::task::yield_now().await;
+            (left > 0).then(|| (Ok::<_, io::Error>(Bytes::from_static(b"x")), left - 1))
+        });
+        let body = LimitedBody::new(Body::from_stream(bytes).into_data_stream(), 1 << 20);
+        let mut parser = body.clone();
+        let (mut held, mut polls) = (0, 0);
+        let step = poll_fn(|cx| {
+            polls += 1;
+            loop {
+                match ready!(parser.poll_next_unpin(cx)) {
+                    Some(piece) => held += piece.unwrap().len(),
+                    None => return Poll::Ready(()),
+                }
+            }
+        });
+        body.feed(step).await;
+        assert_eq!(held, 100_000);
+        assert!(polls < 500, "{polls} polls");
+    }
+
+    #[tokio::test]
+    async fn what_came_before_the_connection_broke_is_given_and_then_the_failure() {
+        let chunks = [Ok(Bytes::from_static(b"0123456789")), Err(io::Error::other("reset"))];
+        let stream = Body::from_stream(futures_util::stream::iter(chunks)).into_data_stream();
+        let mut body = LimitedBody::new(stream, 160);
+        assert_eq!(body.next().await.unwrap().unwrap(), "0123456789");
+        assert!(body.next().await.unwrap().is_err());
+        assert!(body.next().await.is_none());
     }
 
     #[tokio::test]
