@@ -279,7 +279,7 @@ fn served_model(state: &AppState, asked: Option<String>) -> Result<String, ApiEr
         Some(model) if models::is_served(state, &model) => Ok(model),
         Some(model) => Err(ApiError::new(
             ErrorCode::ModelNotFound,
-            format!("the model {:?} is not served here, which serves {served:?}", shown(&model)),
+            format!("the model \"{}\" is not served here, which serves {served:?}", shown(&model)),
         )
         .with_param("model")),
     }

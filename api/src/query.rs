@@ -2,16 +2,14 @@
 
 use std::collections::HashSet;
 
-use axum::extract::Query;
 use axum::http::{HeaderMap, HeaderName, Uri};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa::openapi::{RefOr, Schema};
 
 use crate::admission::ignored;
-use crate::body::METADATA;
+use crate::body::{self, METADATA};
 use crate::error::ApiError;
-use crate::error_code::ErrorCode;
 
 /// The longest page.
 const MAX_LIMIT: u32 = 100;
@@ -23,8 +21,8 @@ pub(crate) const DEFAULT_LIMIT: u32 = 20;
 ///
 /// Errors: `invalid_value`.
 pub(crate) fn pairs(uri: &Uri) -> Result<Vec<(String, String)>, ApiError> {
-    let Query(mut pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
-        .map_err(|_| ApiError::new(ErrorCode::InvalidValue, "the query is not made of name=value pairs"))?;
+    let query = uri.query().unwrap_or_default();
+    let mut pairs = body::pairs(query.as_bytes()).collect::<Result<Vec<_>, ApiError>>()?;
     pairs.retain(|(name, value)| !value.is_empty() || metadata_key(name).is_some());
     let mut names = HashSet::new();
     if let Some((name, _)) = pairs.iter().find(|(name, _)| !names.insert(name)) {
@@ -116,5 +114,17 @@ mod tests {
         let expected = [("b".to_owned(), "1".to_owned()), ("metadata[k]".to_owned(), String::new())];
         assert_eq!(found, expected);
         assert!(pairs(&"/?metadata[k]=&metadata[k]=1".parse().unwrap()).is_err());
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_not_looked_for_as_another_text() {
+        let refused = pairs(&"/?metadata[k]=%ff".parse().unwrap()).unwrap_err();
+        assert_eq!(
+            (refused.message.as_str(), refused.param.as_deref()),
+            ("metadata[k] must be UTF-8", Some("metadata"))
+        );
+        assert!(pairs(&"/?%ff=1".parse().unwrap()).is_err());
+        let found = pairs(&"/?model=a+b%20%C3%A4%zz%".parse().unwrap()).unwrap();
+        assert_eq!(found, [("model".to_owned(), "a b ä%zz%".to_owned())]);
     }
 }

@@ -27,6 +27,7 @@ pub(crate) use file::{FileField, FilePart};
 pub(crate) use form::root;
 use limited::LimitedBody;
 use pace::Pace;
+pub(crate) use urlencoded::pairs;
 
 /// The most of a form that its parser may hold at once: the head of a part, what stands between parts, and a chunk.
 const MAX_UNPARSED_BYTES: usize = 1 << 20;

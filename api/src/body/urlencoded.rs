@@ -9,7 +9,18 @@ use crate::error_code::ErrorCode;
 /// Decodes a whole body.
 pub(super) fn decode(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
     let mut form = FormTree::default();
-    for pair in body.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()) {
+    for pair in pairs(body) {
+        let (name, text) = pair?;
+        form.add(&name, text)?;
+    }
+    Ok(form.into_tree())
+}
+
+/// Reads the names and texts of a body, or of a query, in their order.
+///
+/// Errors: `invalid_value` for bytes that are no text.
+pub(crate) fn pairs(encoded: &[u8]) -> impl Iterator<Item = Result<(String, String), ApiError>> {
+    encoded.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()).map(|pair| {
         let split = pair.iter().position(|byte| *byte == b'=');
         let (name, text) = match split {
             Some(at) => (&pair[..at], &pair[at + 1..]),
@@ -19,9 +30,8 @@ pub(super) fn decode(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
             .map_err(|_| ApiError::new(ErrorCode::InvalidValue, "field names must be UTF-8"))?;
         let text = String::from_utf8(unescape(text))
             .map_err(|_| ApiError::invalid_value(super::form::root(&name), format!("{name} must be UTF-8")))?;
-        form.add(&name, text)?;
-    }
-    Ok(form.into_tree())
+        Ok((name, text))
+    })
 }
 
 /// Reads `+` as a space and `%41` as a byte; a percent sign that begins no such pair stands for itself, as browsers

@@ -17,7 +17,8 @@ pub(crate) use place::Place;
 pub(crate) use references::{Reference, Source};
 pub(crate) use remix::{RemixRequest, read as read_remix};
 pub(crate) use request::read;
-pub(crate) use terms::{Hook, Terms, notices};
+pub(crate) use terms::{Hook, Terms, checked_metadata, notices};
+pub(crate) use value::check_no_nul;
 
 #[cfg(test)]
 mod tests;

@@ -155,7 +155,17 @@ fn metadata(found: Option<Found>) -> Result<Metadata, ApiError> {
         let shown: String = key.chars().take(Metadata::MAX_KEY_CHARS).collect();
         pairs.insert(key, Found { path: format!("{path}[{shown}]"), value }.text()?);
     }
-    Metadata::new(pairs).map_err(|broken| ApiError::invalid_value(&path, format!("{path}: {broken}")))
+    checked_metadata(&path, pairs)
+}
+
+/// Takes pairs that were given as `path` as metadata.
+///
+/// Errors: `invalid_value`.
+pub(crate) fn checked_metadata(path: &str, pairs: BTreeMap<String, String>) -> Result<Metadata, ApiError> {
+    for text in pairs.iter().flat_map(|(key, value)| [key, value]) {
+        value::check_no_nul(path, text)?;
+    }
+    Metadata::new(pairs).map_err(|broken| ApiError::invalid_value(path, format!("{path}: {broken}")))
 }
 
 fn user(found: Option<Found>) -> Result<Option<String>, ApiError> {
@@ -164,6 +174,7 @@ fn user(found: Option<Found>) -> Result<Option<String>, ApiError> {
     };
     let path = found.path.clone();
     let user = found.text()?;
+    value::check_no_nul(&path, &user)?;
     let chars = user.chars().count();
     if chars > MAX_USER_CHARS {
         let message = format!("{path} must be at most {MAX_USER_CHARS} characters, got {chars}");
@@ -286,6 +297,8 @@ mod tests {
             (json!({"a": {"b": 1}}), "metadata[a]"),
             (json!({"": "x"}), "metadata"),
             (json!({"a": "x".repeat(513)}), "metadata"),
+            (json!({"a": "x\0y"}), "metadata"),
+            (json!({"a\0b": "x", "a\u{fffd}b": "y"}), "metadata"),
         ] {
             let (code, found, message) = refusal(json!({"metadata": value}));
             assert_eq!((code, found.as_str()), ("invalid_value", param), "{message}");
@@ -325,6 +338,9 @@ mod tests {
         assert_eq!(told, Told { user: Some(user), stage_metrics: true });
         let (code, param, _) = refusal(json!({"user": "x".repeat(257)}));
         assert_eq!((code, param.as_str()), ("string_above_max_length", "user"));
+        let (code, param, message) = refusal(json!({"extra_params": {"user": "x\0"}}));
+        assert_eq!((code, param.as_str()), ("invalid_value", "extra_params.user"));
+        assert_eq!(message, "extra_params.user must not hold the character U+0000");
         assert_eq!(refusal(json!({"return_stage_metrics": "maybe"})).1, "return_stage_metrics");
     }
 }

@@ -72,6 +72,16 @@ impl Found {
     }
 }
 
+/// Refuses a text with a NUL, which PostgreSQL does not hold: it would be told back as another one, and not be found again.
+///
+/// Errors: `invalid_value`.
+pub(crate) fn check_no_nul(path: &str, text: &str) -> Result<(), ApiError> {
+    match text.contains('\0') {
+        true => Err(ApiError::invalid_value(path, format!("{path} must not hold the character U+0000"))),
+        false => Ok(()),
+    }
+}
+
 /// Reads a text that holds JSON.
 ///
 /// Errors: `invalid_json`, in the words that vLLM-Omni's clients know, and `invalid_value` for a key that stands twice.

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
-use clapboard_jobs::{ListQuery, Metadata, Order};
+use clapboard_jobs::{ListQuery, Order};
 
 use super::Video;
 use crate::app::AppState;
 use crate::auth::Caller;
 use crate::error::{ApiError, ErrorBody};
 use crate::error_code::ErrorCode;
+use crate::fields::checked_metadata;
 use crate::query::{Page, ignored_in_list, limit, metadata_key, pairs};
 
 /// Lists videos in the order in which they were made.
@@ -82,13 +83,14 @@ fn query(uri: &Uri) -> Result<(ListQuery, Vec<String>), ApiError> {
             },
         }
     }
-    query.metadata =
-        Metadata::new(metadata).map_err(|broken| ApiError::invalid_value("metadata", format!("metadata: {broken}")))?;
+    query.metadata = checked_metadata("metadata", metadata)?;
     Ok((query, unknown))
 }
 
 #[cfg(test)]
 mod tests {
+    use clapboard_jobs::Metadata;
+
     use super::*;
 
     fn refused(text: &str) -> (&'static str, Option<String>) {
@@ -125,6 +127,7 @@ mod tests {
             ("/?after=x", "invalid_cursor", "after"),
             ("/?metadata=x", "invalid_value", "metadata"),
             ("/?metadata[]=x", "invalid_value", "metadata"),
+            ("/?metadata[a]=%00", "invalid_value", "metadata"),
         ] {
             assert_eq!(refused(text), (code, Some(param.to_owned())), "{text}");
         }

@@ -12,7 +12,7 @@ use crate::auth::Caller;
 use crate::body;
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
-use crate::fields::{Found, is_absent, notices};
+use crate::fields::{Found, check_no_nul, is_absent, notices};
 use crate::media::Rooms;
 use crate::options::Options;
 use crate::query::ignored_header;
@@ -57,6 +57,7 @@ impl Fields {
     /// Takes the name of an endpoint.
     pub(super) fn name(&mut self) -> Result<Option<String>, ApiError> {
         let Some(name) = self.text("name")? else { return Ok(None) };
+        check_no_nul("name", &name)?;
         if name.chars().count() > MAX_NAME_CHARS {
             let message = format!("name must have at most {MAX_NAME_CHARS} characters");
             return Err(ApiError::new(ErrorCode::StringAboveMaxLength, message).with_param("name"));

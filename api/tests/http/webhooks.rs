@@ -118,6 +118,7 @@ async fn what_is_no_endpoint_is_refused_by_its_field() {
     let good = json!({"name": "x", "url": "https://a.example/", "event_types": ["video.failed"]});
     for (field, value, code, param) in [
         ("url", json!(null), "missing_required_parameter", "url"),
+        ("name", json!("a\0b"), "invalid_value", "name"),
         ("url", json!(""), "missing_required_parameter", "url"),
         ("url", json!(7), "invalid_value", "url"),
         ("url", json!("http://a.example/"), "invalid_webhook_url", "url"),
