@@ -3,15 +3,13 @@
 mod keys;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use clapboard_jobs::{ApiKeyId, Causes, Grant, Rate, Scope, StoreError, Tenant};
-use tokio::time::sleep;
+use clapboard_jobs::{ApiKeyId, Grant, Job, JobId, Rate, Scope, Store, StoreError, Tenant};
 
 use crate::error::ApiError;
 use crate::error_code::ErrorCode;
@@ -62,30 +60,17 @@ impl Access {
         Self { key: Some(key), tenant, scopes, rate, pass: Some(pass) }
     }
 
-    /// Tells whether who was let in would still be, for answers that go on for long.
+    /// Looks at a job again, for an answer that goes on for long; the inner none when it is deleted, the outer when who was let
+    /// in would not be any more.
     ///
-    /// Errors: [`StoreError`] when that cannot be known now.
-    pub(crate) async fn is_still_good(&self) -> Result<bool, StoreError> {
-        match &self.pass {
-            Some(pass) => Ok(pass.grant().await?.is_some()),
-            None => Ok(true),
+    /// Errors: [`StoreError`] when either cannot be known now.
+    pub(crate) async fn look(&self, store: &dyn Store, id: JobId) -> Result<Option<Option<Job>>, StoreError> {
+        if let Some(pass) = &self.pass
+            && pass.grant().await?.is_none()
+        {
+            return Ok(None);
         }
-    }
-
-    /// Waits until who was let in would not be any more, looking every so often; for ever where there are no keys.
-    pub(crate) async fn revoked(&self, look_every: Duration) {
-        if self.pass.is_none() {
-            return std::future::pending().await;
-        }
-        loop {
-            sleep(look_every).await;
-            match self.is_still_good().await {
-                Ok(true) => {}
-                Ok(false) => return,
-                // Nobody is shut out for what cannot be known.
-                Err(error) => tracing::warn!(error = %Causes(&error), "could not look whether a key is still good"),
-            }
-        }
+        store.get(&self.tenant, id).await.map(Some)
     }
 
     /// Returns what the gate has found out about a request, by its extensions.

@@ -117,13 +117,7 @@ impl Follow {
                 // Writing to one that has gone would tell as much, but only at the second keep-alive.
                 () = client::gone(self.client.clone()) => return None,
             }
-            let looked = async {
-                match self.access.is_still_good().await? {
-                    true => self.state.store.get(&self.access.tenant, self.id).await.map(Some),
-                    false => Ok(None),
-                }
-            };
-            match looked.await {
+            match self.access.look(&*self.state.store, self.id).await {
                 Ok(job) => return job,
                 // The client is kept alive meanwhile, and the store may come back.
                 Err(error) => tracing::warn!(job.id = %self.id, error = %Causes(&error), "could not look at a job"),

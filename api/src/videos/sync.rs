@@ -8,6 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use clapboard_jobs::{Causes, Job, JobId, JobState, RunReport, Tenant};
+use tokio::time::Instant;
 
 use super::content::{File, respond, without_result};
 use super::object::mebibytes;
@@ -71,12 +72,16 @@ pub(crate) async fn create_sync(State(shared): State<Shared>, request: Request) 
         // Before the row is there: the client may go away while it is written.
         guard.job = Some((admitted.job.tenant.clone(), admitted.job.id));
     }
-    let (Made { job, replayed }, ignored) = make(&state, admission).await?;
+    let made = make(&state, admission).await;
+    if made.is_err() {
+        // There is an answer, and if the job may be there nevertheless, it names it.
+        guard.job = None;
+    }
+    let (Made { job, replayed }, ignored) = made?;
     let waited = tokio::select! {
-        waited = ended(&state, &job.tenant, job.id) => waited,
+        waited = ended(&state, &access, job.id) => waited,
         () = tokio::time::sleep(state.options.sync_timeout) => Err(out_of_time(&state, job.id)),
         () = state.readiness.closed() => Err(interrupted(&state, job.id)),
-        () = access.revoked(state.options.sync_poll) => Err(shut_out(job.id)),
         () = gone(client) => return Err(after_commit(unwanted(), job.id)),
     };
     // From here on there is an answer, and whatever it is, the job is not to be cancelled for it.
@@ -113,17 +118,22 @@ fn after_commit(mut error: ApiError, id: JobId) -> ApiError {
     error.with_video(id)
 }
 
-/// Waits for the job's end.
-async fn ended(state: &AppState, tenant: &Tenant, id: JobId) -> Result<Job, ApiError> {
+/// Waits for the job's end, for as long as the key is good that it was asked for by.
+///
+/// Errors: `not_found` when the job is deleted, and `invalid_api_key` when the key is taken away.
+async fn ended(state: &AppState, access: &Access, id: JobId) -> Result<Job, ApiError> {
+    let mut found = state.store.get(&access.tenant, id).await.map(Some);
     loop {
-        match state.store.get(tenant, id).await {
-            Ok(Some(job)) if job.state.is_final() => return Ok(job),
-            Ok(Some(_)) => {}
-            Ok(None) => return Err(ApiError::video_not_found()),
-            // The job is safe and the store may come back before the time is up.
+        match found {
+            Ok(Some(Some(job))) if job.state.is_final() => return Ok(job),
+            Ok(Some(Some(_))) => {}
+            Ok(Some(None)) => return Err(ApiError::video_not_found()),
+            Ok(None) => return Err(key_revoked(id)),
+            // The job is safe, the store may come back before the time is up, and nobody is shut out for what cannot be known.
             Err(error) => tracing::warn!(job.id = %id, error = %Causes(&error), "could not look at a job"),
         }
         tokio::time::sleep(state.options.sync_poll).await;
+        found = access.look(&*state.store, id).await;
     }
 }
 
@@ -134,7 +144,7 @@ fn out_of_time(state: &AppState, id: JobId) -> ApiError {
 }
 
 /// Makes the answer to a client whose key is taken away while it waits. Its job is its tenant's, as any that was made before.
-fn shut_out(id: JobId) -> ApiError {
+fn key_revoked(id: JobId) -> ApiError {
     let message = format!("the API key was taken away before the video was finished, which goes on as {id}");
     ApiError::new(ErrorCode::InvalidApiKey, message)
 }
@@ -178,14 +188,33 @@ impl Drop for CancelOnDrop {
         let Some((tenant, id)) = self.job.take() else {
             return;
         };
-        let store = self.state.store.clone();
-        self.state.tasks.spawn(async move {
-            match super::cancel::end(&*store, &tenant, id).await {
-                Ok(_) => tracing::info!(job.id = %id, "cancelled a job whose client has gone"),
-                Err(error) => {
-                    tracing::warn!(job.id = %id, error = %Causes(&error), "could not cancel a job whose client has gone");
-                }
+        let state = self.state.clone();
+        self.state.tasks.spawn(async move { cancel_abandoned(&state, &tenant, id).await });
+    }
+}
+
+/// Cancels a job whose client has gone. Where the store is out of reach it is tried again for as long as the client might have
+/// waited, and a last time when the service stops: nobody else would.
+async fn cancel_abandoned(state: &AppState, tenant: &Tenant, id: JobId) {
+    let until = Instant::now() + state.options.sync_timeout;
+    let mut is_first = true;
+    loop {
+        // Asked before the try, so that one follows when the service stops meanwhile.
+        let is_last = Instant::now() >= until || !state.readiness.get().accepts_jobs();
+        match super::cancel::end(&*state.store, tenant, id).await {
+            Ok(_) => return tracing::info!(job.id = %id, "cancelled a job whose client has gone"),
+            Err(error) if is_first || is_last => {
+                tracing::warn!(job.id = %id, error = %Causes(&error), is_last, "could not cancel a job whose client has gone");
             }
-        });
+            Err(_) => {}
+        }
+        if is_last {
+            return;
+        }
+        is_first = false;
+        tokio::select! {
+            () = tokio::time::sleep(state.options.poll_after) => {}
+            () = state.readiness.closed() => {}
+        }
     }
 }

@@ -66,7 +66,7 @@ impl WebhookDelivery {
             created_at: delivery.created_at.unix_seconds(),
             event_type: delivery.notice.as_str(),
             video_id: delivery.job.to_string(),
-            sample: delivery.sample,
+            sample: delivery.is_test,
             endpoint_id,
             url,
             status: delivery.state.as_str(),
@@ -87,7 +87,7 @@ impl Listed for WebhookDelivery {
 
 /// Which deliveries a request asks for.
 #[derive(Debug, Default)]
-struct Asked {
+struct DeliveryFilter {
     query: DeliveryQuery,
     /// Only those about this video.
     video: Option<JobId>,
@@ -122,10 +122,10 @@ pub(crate) async fn list(
     uri: Uri,
     request: HeaderMap,
 ) -> Result<(HeaderMap, Json<Page<WebhookDelivery>>), ApiError> {
-    let Asked { query, video, unknown } = query(&uri)?;
+    let DeliveryFilter { query, video, unknown } = query(&uri)?;
     let ignored = ignored_in_list::<WebhookDelivery>(&request, &unknown)?;
     let page = match video {
-        Some(video) => page_of(state.store.deliveries_of(&tenant, video).await?, &query)?,
+        Some(video) => page_of_video(state.store.deliveries_of(&tenant, video).await?, &query)?,
         None => state.store.deliveries(&tenant, &query).await?,
     };
     let data = page.deliveries.into_iter().map(WebhookDelivery::of).collect();
@@ -133,43 +133,43 @@ pub(crate) async fn list(
 }
 
 /// Reads the parameters.
-fn query(uri: &Uri) -> Result<Asked, ApiError> {
-    let mut asked = Asked::default();
+fn query(uri: &Uri) -> Result<DeliveryFilter, ApiError> {
+    let mut filter = DeliveryFilter::default();
     for (name, value) in pairs(uri)? {
         match name.as_str() {
             "endpoint_id" | "endpoint" => {
                 let wrong = |_| ApiError::invalid_value(&name, format!("{name} must be the id of a webhook endpoint"));
-                if asked.query.endpoint.replace(value.parse().map_err(wrong)?).is_some() {
+                if filter.query.endpoint.replace(value.parse().map_err(wrong)?).is_some() {
                     return Err(ApiError::given_twice("endpoint_id"));
                 }
             }
             "video_id" => {
                 let wrong = |_| ApiError::invalid_value("video_id", "video_id must be the id of a video");
-                asked.video = Some(value.parse().map_err(wrong)?);
+                filter.video = Some(value.parse().map_err(wrong)?);
             }
             "status" => {
                 let wrong = |_| ApiError::invalid_value("status", "status must be pending, delivered or dead");
-                asked.query.state = Some(value.parse().map_err(wrong)?);
+                filter.query.state = Some(value.parse().map_err(wrong)?);
             }
             "after" => {
                 let unknown = |_| {
                     let message = "there is no such webhook delivery to list after";
                     ApiError::new(ErrorCode::InvalidCursor, message).with_param("after")
                 };
-                asked.query.after = Some(value.parse().map_err(unknown)?);
+                filter.query.after = Some(value.parse().map_err(unknown)?);
             }
-            "limit" => asked.query.limit = limit(&value)?,
-            _ => asked.unknown.push(name),
+            "limit" => filter.query.limit = limit(&value)?,
+            _ => filter.unknown.push(name),
         }
     }
-    Ok(asked)
+    Ok(filter)
 }
 
 /// Returns a page of all deliveries about one video, oldest first, of which there are only as many as its tenant has receivers,
 /// for each time that it has ended.
 ///
 /// Errors: [`StoreError::UnknownDelivery`] when it should go on after one that is not among them.
-fn page_of(mut deliveries: Vec<Delivery>, query: &DeliveryQuery) -> Result<DeliveryPage, StoreError> {
+fn page_of_video(mut deliveries: Vec<Delivery>, query: &DeliveryQuery) -> Result<DeliveryPage, StoreError> {
     deliveries.reverse();
     if let Some(after) = query.after {
         let found = deliveries.iter().position(|delivery| delivery.id == after);

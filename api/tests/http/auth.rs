@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 
 use crate::app::{Reply, TestApp};
 use crate::connections::within;
+use crate::warnings::Warnings;
 
 const ANN: &str = "sk-ann";
 const BOB: &str = "sk-bob";
@@ -254,6 +255,31 @@ async fn a_key_that_is_revoked_ends_the_wait_for_a_video_which_goes_on() {
     };
     let (kept, ()) = within(async { tokio::join!(request(BOB), work) }).await;
     assert_eq!((kept.status, kept.header("content-type")), (StatusCode::OK, "video/mp4"));
+}
+
+#[tokio::test]
+async fn an_outage_while_a_client_waits_is_told_once_a_look_and_takes_no_key_away() {
+    let pause = Duration::from_millis(2);
+    let options = Options { auth: Auth::Keys, key_memory: pause, sync_poll: pause, ..Options::default() };
+    let (app, store) = TestApp::start_with(options).await.over_faulty();
+    app.state.store.add_key(&hash(ANN), &ApiKey::new(tenant("ann"), "ann")).await.unwrap();
+    let request = Request::post("/v1/videos/sync")
+        .header("content-type", "application/json")
+        .header("authorization", format!("Bearer {ANN}"));
+    let request = app.send(request.body(Body::from(r#"{"prompt": "a cat", "size": "512x288"}"#)).unwrap());
+    let (warnings, _guard) = Warnings::keep();
+    let query = clapboard_jobs::ListQuery::default();
+    let outage = async {
+        app.until(async || app.state.store.list(&tenant("ann"), &query).await.unwrap().jobs.pop()).await;
+        store.go_away();
+        app.until(async || (warnings.all().len() >= 6).then_some(())).await;
+        store.come_back();
+        app.worker().do_one().await;
+    };
+    let (reply, ()) = within(async { tokio::join!(request, outage) }).await;
+    assert_eq!((reply.status, reply.header("content-type")), (StatusCode::OK, "video/mp4"));
+    let told = warnings.all();
+    assert!(told.iter().all(|message| message == "could not look at a job"), "{told:?}");
 }
 
 #[tokio::test]

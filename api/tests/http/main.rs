@@ -31,5 +31,6 @@ mod storing;
 mod sync;
 mod uploads;
 mod variants;
+mod warnings;
 mod webhooks;
 mod worker;

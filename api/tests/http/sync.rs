@@ -11,6 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::app::TestApp;
+use crate::connections::within;
+use crate::warnings::Warnings;
 use crate::worker::film;
 
 const BODY: &str = r#"{"prompt": "a cat", "size": "512x288", "foo": 1}"#;
@@ -113,6 +115,11 @@ async fn a_video_that_is_deleted_meanwhile_is_not_waited_for() {
 
 /// Sends a synchronous request, waits until its job is there, and hangs up.
 async fn ask_and_hang_up(app: &TestApp, extra: &str) {
+    drop(ask_and_wait_for_its_job(app, extra).await);
+}
+
+/// Sends a synchronous request and waits until its job is there.
+async fn ask_and_wait_for_its_job(app: &TestApp, extra: &str) -> TcpStream {
     let mut client = TcpStream::connect(app.listen().await).await.unwrap();
     let head = format!(
         "POST /v1/videos/sync HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{extra}Content-Length: {}\r\n\r\n",
@@ -121,6 +128,7 @@ async fn ask_and_hang_up(app: &TestApp, extra: &str) {
     client.write_all(head.as_bytes()).await.unwrap();
     client.write_all(BODY.as_bytes()).await.unwrap();
     app.until(async || app.jobs().await.pop()).await;
+    client
 }
 
 #[tokio::test]
@@ -129,6 +137,56 @@ async fn a_client_that_hangs_up_cancels_its_job() {
     ask_and_hang_up(&app, "").await;
     let job = app.until(async || app.jobs().await.pop().filter(|job| job.state.is_final())).await;
     assert_eq!(job.state, JobState::Cancelled);
+}
+
+#[tokio::test]
+async fn a_job_that_may_have_been_made_is_named_to_its_client_and_not_cancelled() {
+    let (app, store) = TestApp::start_faulty().await;
+    store.lose_next_create();
+    store.refuse_gets();
+    let reply = app.post("/v1/videos/sync", "application/json", BODY).await;
+    reply.refused(503, "no_capacity", None);
+    app.state.tasks.close();
+    app.state.tasks.wait().await;
+    let job = app.only_job().await;
+    assert_eq!((reply.header("x-video-id"), job.state), (job.id.to_string().as_str(), JobState::Queued));
+    assert_eq!(reply.header("x-should-retry"), "false");
+}
+
+fn has_failed_to_cancel(warnings: &Warnings) -> Option<()> {
+    warnings.all().contains(&"could not cancel a job whose client has gone".to_owned()).then_some(())
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_in_an_outage_cancels_its_job_when_that_is_over() {
+    let pause = Duration::from_millis(2);
+    let options = Options { poll_after: pause, sync_poll: pause, ..Options::default() };
+    let (app, store) = TestApp::start_with(options).await.over_faulty();
+    let (warnings, _guard) = Warnings::keep();
+    let client = ask_and_wait_for_its_job(&app, "").await;
+    store.go_away();
+    drop(client);
+    app.until(async || has_failed_to_cancel(&warnings)).await;
+    store.come_back();
+    let job = within(app.until(async || app.jobs().await.pop().filter(|job| job.state.is_final()))).await;
+    assert_eq!(job.state, JobState::Cancelled);
+    app.state.tasks.close();
+    within(app.state.tasks.wait()).await;
+}
+
+#[tokio::test]
+async fn a_cancel_that_an_outage_hinders_does_not_hinder_the_end_of_the_service() {
+    let (app, store) = TestApp::start_with(Options { poll_after: Duration::from_secs(3600), ..Options::default() })
+        .await
+        .over_faulty();
+    let (warnings, _guard) = Warnings::keep();
+    let client = ask_and_wait_for_its_job(&app, "").await;
+    store.go_away();
+    drop(client);
+    app.until(async || has_failed_to_cancel(&warnings)).await;
+    app.state.readiness.set(ServiceState::Draining);
+    app.state.tasks.close();
+    within(app.state.tasks.wait()).await;
 }
 
 #[tokio::test]
