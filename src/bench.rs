@@ -3,6 +3,7 @@
 mod client;
 mod engine;
 mod figures;
+mod generation;
 mod library;
 mod loaded_claims;
 mod noop;
@@ -25,12 +26,14 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     Engine(engine::Args),
+    Generation(generation::Args),
     Queue(queue::Args),
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.what {
         What::Engine(args) => engine::run(args),
+        What::Generation(args) => generation::run(args),
         What::Queue(args) => queue::run(args),
     }
 }

@@ -23,8 +23,8 @@ use crate::settings::{ResidencyArgs, bytes, partition};
 
 /// Plan where weights would live for a request, and what that takes of GPU, host and time
 ///
-/// Nothing is run and no GPU is needed. Exits with 1 when the request does not fit, and says what would. The engine does not
-/// place weights by a plan yet: it keeps all of them on the device, or goes by --offload.
+/// Nothing is run and no GPU is needed. Exits with 1 when the request does not fit, and says what would. An engine with --offload
+/// layer keeps to the same plan.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The checkpoint whose sizes to plan with; configs and headers are read, no weights
@@ -113,11 +113,11 @@ struct RateArgs {
     #[arg(long, value_name = "RATE", value_parser = rate)]
     tflops: Option<f64>,
     /// What driver and libraries take of the GPU for themselves: an estimate, which differs between cards and drivers
-    #[arg(long, value_name = "BYTES", value_parser = bytes::parse, default_value = "512MiB")]
+    #[arg(long, value_name = "BYTES", value_parser = bytes::parse, default_value = "672MiB")]
     device_overhead: u64,
 }
 
-const _: () = assert!(DEVICE_OVERHEAD_BYTES == 512 << 20, "the default above says another number");
+const _: () = assert!(DEVICE_OVERHEAD_BYTES == 672 << 20, "the default above says another number");
 
 /// Width and height in pixels.
 #[derive(Debug, Clone, Copy)]

@@ -86,6 +86,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let config = Config::try_from(args)?;
     // Found before anything is made or reached: a checkpoint that cannot be served.
     read_profile(&config.engine)?;
+    let config = Config { worker: config.worker.within(config.engine.largest_rows()?), ..config };
     block_on(work(config)).map(|()| ExitCode::SUCCESS)
 }
 

@@ -6,12 +6,13 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::value_parser;
-use clapboard_engine::MemoryBounds;
 use clapboard_engine::bench::{self, BenchOptions, Measurement, Stage};
 use clapboard_engine::ops::DType;
+use clapboard_engine::{MemoryBounds, Placement, ResidentLayers};
 use serde_json::{Value, json};
 
 use crate::output;
+use crate::settings::OffloadArgs;
 use crate::settings::device::DeviceArgs;
 use crate::table::Table;
 
@@ -49,6 +50,8 @@ pub(super) struct Args {
     /// Print an object instead of lines
     #[arg(long, conflicts_with = "write")]
     json: bool,
+    #[command(flatten)]
+    offload: OffloadArgs,
     #[command(flatten)]
     device: DeviceArgs,
 }
@@ -89,6 +92,8 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
             feed_forward_bytes: (args.feed_forward_scratch_mib as usize) << 20,
             ..MemoryBounds::default()
         },
+        placement: args.offload.placement()?,
+        budgets: args.offload.budgets(),
         repeats: args.repeats,
         seed: args.seed,
     };
@@ -112,6 +117,7 @@ fn table(options: &BenchOptions, measurement: &Measurement) -> Table<2> {
     let BenchOptions { stage, rows, dtype, .. } = options;
     add("stage", format!("{stage}, {rows} {}, {dtype}", stage.counts()));
     add("device", measurement.device.clone());
+    add("weights", placement(options.placement));
     let shortest = measurement.seconds.first().copied().unwrap_or_default();
     let longest = measurement.seconds.last().copied().unwrap_or_default();
     let [median, shortest, longest] = [measurement.median_seconds(), shortest, longest].map(|seconds| 1e3 * seconds);
@@ -128,12 +134,27 @@ fn table(options: &BenchOptions, measurement: &Measurement) -> Table<2> {
     table
 }
 
+/// Says where the weights of the transformer and the text encoder are.
+fn placement(placement: Placement) -> String {
+    match placement {
+        Placement::Resident | Placement::Modules => "on the device".to_owned(),
+        Placement::Layers { resident } => {
+            let stay = match resident {
+                ResidentLayers::Auto => 0,
+                ResidentLayers::Fixed(blocks) => blocks,
+            };
+            format!("stream to the device, {stay} blocks of the transformer stay")
+        }
+    }
+}
+
 fn object(options: &BenchOptions, measurement: &Measurement) -> Value {
     json!({
         "stage": options.stage.as_str(),
         "rows": options.rows,
         "dtype": options.dtype.to_string(),
         "device": measurement.device,
+        "weights": placement(options.placement),
         "seconds": measurement.seconds,
         "median_seconds": measurement.median_seconds(),
         "flops": measurement.work.flops,
@@ -157,6 +178,7 @@ fn dtype() -> impl TypedValueParser<Value = DType> {
 
 #[cfg(test)]
 mod tests {
+    use clapboard_engine::MemoryBudgets;
     use clapboard_engine::bench::Work;
     use clapboard_engine::ops::cuda::AttentionChoice;
 
@@ -171,6 +193,8 @@ mod tests {
             device: "cuda:0".parse().unwrap(),
             attention: AttentionChoice::Auto,
             memory: MemoryBounds::default(),
+            placement: Placement::Resident,
+            budgets: MemoryBudgets::default(),
             repeats: 3,
             seed: 0,
         };

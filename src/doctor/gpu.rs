@@ -21,7 +21,7 @@ pub(super) fn examine(args: &DeviceArgs) -> Finding {
         },
         Device::Cuda(ordinal) => ordinal,
     };
-    match Cuda::open(ordinal, attention) {
+    match Cuda::open(ordinal, attention, 0) {
         Ok(cuda) => {
             let gpu = cuda.gpu();
             let gib = gpu.memory_bytes as f64 / f64::from(1 << 30);

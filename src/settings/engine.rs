@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser;
 use clapboard_engine::video_vae::DecodePrecision;
-use clapboard_engine::{ComputeDtype, EngineConfig, MemoryBounds, Placement};
+use clapboard_engine::{ComputeDtype, EngineConfig, MemoryBounds};
 use clapboard_h3::Partition;
 
 use super::device::DeviceArgs;
+use super::offload::OffloadArgs;
 
 /// Settings of the engine.
 #[derive(Debug, clap::Args)]
@@ -32,27 +33,14 @@ pub(crate) struct EngineArgs {
     /// sums
     #[arg(long, env = "CLAPBOARD_FEED_FORWARD_SCRATCH_MIB", value_name = "MIB", default_value_t = 512)]
     feed_forward_scratch_mib: usize,
-    /// What leaves the device while it is not computed with: nothing, each network, or also the layers of the text encoder
-    /// and the transformer, which then come one at a time. Changes no result
-    #[arg(long, env = "CLAPBOARD_OFFLOAD", value_name = "WHAT", default_value = "none", value_parser = offload())]
-    offload: Offload,
-    /// How many of the transformer's leading layers stay while it denoises; with --offload layer
-    #[arg(long, env = "CLAPBOARD_RESIDENT_LAYERS", value_name = "N")]
-    resident_layers: Option<usize>,
     /// Host memory for what the transformer has made of schedules, which later requests with the same one need not wait for,
     /// in MiB
     #[arg(long, env = "CLAPBOARD_ADALN_CACHE_MIB", value_name = "MIB", default_value_t = 2048)]
     adaln_cache_mib: usize,
     #[command(flatten)]
+    offload: OffloadArgs,
+    #[command(flatten)]
     device: DeviceArgs,
-}
-
-/// What leaves the device while it is not computed with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Offload {
-    None,
-    Module,
-    Layer,
 }
 
 impl EngineArgs {
@@ -83,22 +71,11 @@ impl EngineArgs {
             },
             device,
             attention,
-            placement: self.placement()?,
+            placement: self.offload.placement()?,
+            budgets: self.offload.budgets(),
             // No machine has more than it can address, and all of it is as good as no bound.
             adaln_cache_bytes: self.adaln_cache_mib.saturating_mul(1 << 20),
         })
-    }
-
-    /// Checks what leaves the device against what stays.
-    fn placement(&self) -> anyhow::Result<Placement> {
-        match (self.offload, self.resident_layers) {
-            (Offload::Layer, layers) => Ok(Placement::Layers { resident_blocks: layers.unwrap_or(0) }),
-            (Offload::None, None) => Ok(Placement::Resident),
-            (Offload::Module, None) => Ok(Placement::Modules),
-            (_, Some(_)) => {
-                bail!("--resident-layers needs --offload layer: without it every layer of the transformer stays")
-            }
-        }
     }
 }
 
@@ -109,50 +86,10 @@ pub(crate) fn dtype() -> impl TypedValueParser<Value = ComputeDtype> {
     })
 }
 
-fn offload() -> impl TypedValueParser<Value = Offload> {
-    PossibleValuesParser::new(["none", "module", "layer"]).map(|name| match name.as_str() {
-        "module" => Offload::Module,
-        "layer" => Offload::Layer,
-        _ => Offload::None,
-    })
-}
-
 pub(crate) fn decode_precision() -> impl TypedValueParser<Value = DecodePrecision> {
     PossibleValuesParser::new(["f32", "f16", "bf16"]).map(|name| match name.as_str() {
         "f16" => DecodePrecision::F16,
         "bf16" => DecodePrecision::Bf16,
         _ => DecodePrecision::F32,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        engine: EngineArgs,
-    }
-
-    fn placement(line: &[&str]) -> anyhow::Result<Placement> {
-        let line = [&["clapboard", "--checkpoint", "there"], line].concat();
-        Ok(Line::try_parse_from(line)?.engine.config(vec![Partition::Fl2va])?.placement)
-    }
-
-    #[test]
-    fn what_is_offloaded_decides_what_may_stay() {
-        assert_eq!(placement(&[]).unwrap(), Placement::Resident);
-        assert_eq!(placement(&["--offload", "module"]).unwrap(), Placement::Modules);
-        assert_eq!(placement(&["--offload", "layer"]).unwrap(), Placement::Layers { resident_blocks: 0 });
-        let some = placement(&["--offload", "layer", "--resident-layers", "12"]).unwrap();
-        assert_eq!(some, Placement::Layers { resident_blocks: 12 });
-        for offload in ["none", "module"] {
-            let refused = placement(&["--offload", offload, "--resident-layers", "12"]).unwrap_err().to_string();
-            assert!(refused.contains("--resident-layers needs --offload layer"), "{refused}");
-        }
-        assert!(placement(&["--offload", "layers"]).is_err());
-    }
 }

@@ -39,7 +39,7 @@ pub(crate) struct WorkerArgs {
           value_parser = duration::parse)]
     checkpoint_interval: Duration,
     /// The longest packed sequence that this worker takes, in rows, as `clapboard jobs show` tells those of a job
-    /// [default: any that the model allows]
+    /// [default: the longest that the GPU's budget holds with --offload layer, otherwise any that the model allows]
     #[arg(long, env = "CLAPBOARD_MAX_ROWS", value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..))]
     max_rows: Option<u64>,
     /// How long the engine may stay at one layer, block, tile or part of loading its weights before it counts as wedged and
@@ -116,6 +116,12 @@ impl WorkerArgs {
 }
 
 impl WorkerSettings {
+    /// The same for an engine that has memory for sequences of at most `rows`, if anything bounds them.
+    pub(crate) fn within(self, rows: Option<u64>) -> Self {
+        let max_rows = [self.0.max_rows, rows].into_iter().flatten().min();
+        Self(Options { max_rows, ..self.0 })
+    }
+
     /// Returns the options of a worker that begins now and works in `scratch`.
     pub(crate) fn options(&self, scratch: PathBuf) -> Options {
         Options { worker: WorkerId::new(), scratch, ..self.0.clone() }
@@ -155,5 +161,23 @@ mod tests {
         let usual = Options::new(WorkerId::new(), PathBuf::new());
         let given = Options { worker: usual.worker, host: usual.host.clone(), ..settings.options(PathBuf::new()) };
         assert_eq!(given, usual);
+    }
+
+    #[test]
+    fn a_worker_takes_no_longer_sequence_than_its_engine_has_memory_for() {
+        let settings = |line: &[&str]| {
+            let line = [&["worker"], line].concat();
+            Cli::try_parse_from(line).unwrap().worker.settings(&Policy::default()).unwrap()
+        };
+        let asked = ["--max-rows", "50000"];
+        for (line, engine, rows) in [
+            (&[][..], None, None),
+            (&[], Some(40_000), Some(40_000)),
+            (&asked, None, Some(50_000)),
+            (&asked, Some(40_000), Some(40_000)),
+            (&asked, Some(60_000), Some(50_000)),
+        ] {
+            assert_eq!(settings(line).within(engine).options(PathBuf::new()).max_rows, rows);
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::OnceLock;
 
 use crate::ops::cpu::Cpu;
-use crate::ops::cuda::{AttentionChoice, Cuda, CudaError, device_count};
+use crate::ops::cuda::{AttentionChoice, Cuda, CudaError, device_count, memory_of};
 
 /// What computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,6 +45,19 @@ impl FromStr for Device {
     }
 }
 
+impl Device {
+    /// Returns the memory that it has of its own, in bytes.
+    ///
+    /// Errors: [`CudaError`] for a GPU that is not there.
+    pub(crate) fn memory_bytes(self) -> Result<Option<u64>, CudaError> {
+        match self {
+            Device::Cuda(ordinal) => memory_of(ordinal).map(Some),
+            Device::Auto if has_gpu()? => memory_of(0).map(Some),
+            Device::Auto | Device::Cpu => Ok(None),
+        }
+    }
+}
+
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -53,6 +66,15 @@ impl fmt::Display for Device {
             Device::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
         }
     }
+}
+
+/// Host memory that a backend may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HostBounds {
+    /// Attention scores that the processor holds at a time, in bytes.
+    pub(crate) attention_bytes: usize,
+    /// Weights that stream again and again, which a GPU copies from where they lie, in bytes.
+    pub(crate) masters_bytes: usize,
 }
 
 /// A device that has been opened.
@@ -64,16 +86,17 @@ pub(crate) enum Backend {
 }
 
 impl Backend {
-    /// Opens `device`. On the CPU, attention holds at most `attention_bytes` of scores.
+    /// Opens `device`.
     ///
     /// Errors: [`CudaError`] naming what is missing or broken: of [`Device::Auto`] too where there is a GPU, since a model
     /// of this size is of no use on a processor that was not meant to run it.
-    pub(crate) fn open(device: Device, attention: AttentionChoice, attention_bytes: usize) -> Result<Self, CudaError> {
-        let cuda = |ordinal| Cuda::open(ordinal, attention).map(|cuda| Backend::Cuda(Box::new(cuda)));
+    pub(crate) fn open(device: Device, attention: AttentionChoice, bounds: HostBounds) -> Result<Self, CudaError> {
+        let open = |ordinal| Cuda::open(ordinal, attention, bounds.masters_bytes);
+        let cuda = |ordinal| open(ordinal).map(|cuda| Backend::Cuda(Box::new(cuda)));
         match device {
             Device::Cuda(ordinal) => cuda(ordinal),
             Device::Auto if has_gpu()? => cuda(0).map_err(|error| CudaError::Unusable(Box::new(error))),
-            Device::Auto | Device::Cpu => Ok(Backend::Cpu(Cpu::new(attention_bytes))),
+            Device::Auto | Device::Cpu => Ok(Backend::Cpu(Cpu::new(bounds.attention_bytes))),
         }
     }
 
@@ -124,7 +147,9 @@ mod tests {
         if device_count().unwrap() > 0 {
             return;
         }
-        let opened = |device| Backend::open(device, AttentionChoice::Auto, 1 << 20);
+        let opened = |device| {
+            Backend::open(device, AttentionChoice::Auto, HostBounds { attention_bytes: 1 << 20, masters_bytes: 0 })
+        };
         for _ in 0..2 {
             let auto = opened(Device::Auto).unwrap();
             assert!(matches!(auto, Backend::Cpu(_)));

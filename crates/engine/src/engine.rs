@@ -7,7 +7,7 @@ use clapboard_h3::{ModelProfile, Partition};
 
 use crate::checkpoint::Checkpoint;
 use crate::control::Control;
-use crate::device::{Backend, Device};
+use crate::device::{Backend, Device, HostBounds};
 use crate::fingerprint::fingerprint;
 use crate::generate::{GenerateError, GenerationReport, Networks, Request};
 use crate::load::{LoadError, Loading, Mapped};
@@ -15,6 +15,7 @@ use crate::ops::DType;
 use crate::ops::cpu::Cpu;
 use crate::ops::cuda::{AttentionChoice, Cuda};
 use crate::progress::Progress;
+use crate::residency::MemoryBudgets;
 use crate::resume::Continuation;
 use crate::run::Run;
 use crate::sink::FrameSink;
@@ -76,6 +77,8 @@ pub struct EngineConfig {
     pub attention: AttentionChoice,
     /// Which weights stay on the device.
     pub placement: Placement,
+    /// Memory that it may take where layers stream.
+    pub budgets: MemoryBudgets,
     /// Host memory in which the DiT keeps what its AdaLN projections made of schedules, for later requests.
     pub adaln_cache_bytes: usize,
 }
@@ -92,6 +95,7 @@ impl EngineConfig {
             device: Device::Cpu,
             attention: AttentionChoice::Auto,
             placement: Placement::Resident,
+            budgets: MemoryBudgets::default(),
             adaln_cache_bytes: 2 << 30,
         }
     }
@@ -102,6 +106,14 @@ impl EngineConfig {
     /// or gives them different schedules.
     pub fn profile(&self) -> Result<ModelProfile, LoadError> {
         Ok(Checkpoint::open(&self.checkpoint)?.profile(&self.distinct_partitions()?)?)
+    }
+
+    /// What a backend may take of the host.
+    pub(crate) fn host_bounds(&self) -> HostBounds {
+        HostBounds {
+            attention_bytes: self.memory.attention_bytes,
+            masters_bytes: self.budgets.masters_bytes(self.adaln_cache_bytes),
+        }
     }
 
     /// The partitions without repetitions, in their order.
@@ -152,15 +164,15 @@ impl Engine {
     /// Errors: [`LoadError`] naming the file, key or tensor that is missing or wrong; [`LoadError::Stopped`].
     pub(crate) fn load_mapped(config: &EngineConfig, mapped: &Mapped, loading: Loading<'_>) -> Result<Self, LoadError> {
         let profile = mapped.checkpoint.profile(&[mapped.partition])?;
-        let (loaded, fingerprint) = match Backend::open(config.device, config.attention, config.memory.attention_bytes)?
-        {
+        let (loaded, fingerprint) = match Backend::open(config.device, config.attention, config.host_bounds())? {
             Backend::Cpu(ops) => {
-                let networks = Networks::load(&ops, mapped, config, loading)?;
+                let networks = Networks::load(&ops, mapped, config, None, loading)?;
                 let fingerprint = fingerprint(&ops, None, mapped, config, loading)?;
                 (Loaded::Cpu(ops, Box::new(networks)), fingerprint)
             }
             Backend::Cuda(ops) => {
-                let networks = Networks::load(&*ops, mapped, config, loading)?;
+                let free_bytes = Some(ops.free_memory()?);
+                let networks = Networks::load(&*ops, mapped, config, free_bytes, loading)?;
                 let fingerprint = fingerprint(&*ops, Some(&ops.describe()), mapped, config, loading)?;
                 (Loaded::Cuda(ops, Box::new(networks)), fingerprint)
             }

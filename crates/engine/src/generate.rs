@@ -19,6 +19,7 @@ use crate::ops::cuda::{Fault, fault};
 use crate::ops::{OpError, Ops, Tensor};
 use crate::parallel::Alone;
 use crate::progress::{Phase, ProgressEvent, ShareProgress};
+use crate::residency::Residency;
 use crate::resume::{Continuation, Identity, Keeper, ResumeError, SavedRows};
 use crate::run::{Run, RunError, Stop, obey};
 use crate::sink::{FrameSink, MediaChunk, MediaFormat, SinkError};
@@ -152,6 +153,8 @@ pub struct GenerationReport {
 /// The networks of one partition.
 pub(crate) struct Networks<O: Ops> {
     staging: Staging,
+    /// Where a budget decides what stays.
+    residency: Option<Residency>,
     presenter: Presenter,
     dit_config: DitConfig,
     sample_rate: usize,
@@ -167,11 +170,13 @@ impl<O: Ops + 'static> Networks<O>
 where
     O::Buffer: 'static,
 {
-    /// Makes the networks, as long as they are wanted.
+    /// Makes the networks, as long as they are wanted. `free_bytes` of the device were free when it was opened, if it has memory
+    /// of its own.
     pub(crate) fn load(
         ops: &O,
         mapped: &Mapped,
         config: &EngineConfig,
+        free_bytes: Option<u64>,
         loading: Loading<'_>,
     ) -> Result<Self, LoadError> {
         let Mapped { checkpoint, components, partition } = mapped;
@@ -203,6 +208,7 @@ where
         let audio_decoder = move |ops: &O, _: Loading<'_>| AudioDecoder::load(ops, &stored, sizes.clone());
         Ok(Self {
             staging: Staging { partition: *partition, placement: loading.placement },
+            residency: Residency::of(mapped, config, free_bytes)?,
             presenter: loading.then(Presenter::load(checkpoint))?,
             dit_config,
             sample_rate,
@@ -241,6 +247,10 @@ where
         clock.enter(Phase::TextEncode, run);
         // Before anything is computed: it bounds every buffer that follows.
         let (presented, layout) = self.lay_out(request, &conditions)?;
+        let placement = match &self.residency {
+            Some(residency) => residency.placement(spec, &layout)?,
+            None => self.staging.placement,
+        };
         let rows = match saved {
             // Only a step reads prompt and conditions.
             Some(done) if done.step == total => {
@@ -261,7 +271,7 @@ where
                 }
                 let (video, audio) = (spec.video_sigmas.timesteps(), spec.audio_sigmas.timesteps());
                 let first = FirstRows::draw(spec, &self.dit_config, encoded, saved, run)?;
-                let dit = self.staging.enter(&self.dit, ops, run)?;
+                let dit = self.staging.placed(placement).enter(&self.dit, ops, run)?;
                 let request = dit.begin(ops, &layout, prompt_embeds.view(), &video, &audio, run)?;
                 drop(prompt_embeds);
                 denoise(ops, &dit, spec, request, first, &mut keeper, run)?

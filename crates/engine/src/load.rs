@@ -8,11 +8,11 @@ use crate::control::Control;
 use crate::control::Uninterrupted;
 use crate::engine::EngineConfig;
 use crate::ops::cuda::CudaError;
-use crate::ops::{OpError, Ops};
+use crate::ops::{Masters, OpError, Ops};
 use crate::progress::{Progress, Unwatched};
 use crate::run::{Stop, stop_of};
 use crate::video_vae::TileGeometry;
-use crate::weights::{LayerwiseWeights, Placement, WeightSource};
+use crate::weights::{Placement, ResidentWeights, StreamedWeights, WeightLoader, WeightSource};
 use crate::{checkpoint, text};
 
 /// Why an engine, or one of its networks, could not be loaded. The message names the file, key or tensor.
@@ -46,6 +46,12 @@ pub enum LoadError {
         tensor: String,
         /// The row along its first axis.
         row: usize,
+    },
+    /// The device's memory is too small for any request.
+    #[error("a GPU budget of {hbm_bytes} bytes has no room for even the shortest film of the largest canvas")]
+    Budget {
+        /// What it may take.
+        hbm_bytes: u64,
     },
     /// Tiles do not lie on the latent grid, or do not advance.
     #[error(
@@ -100,33 +106,45 @@ pub struct Loading<'a> {
     pub progress: &'a dyn Progress,
 }
 
+/// How often a request goes through a stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Passing {
+    /// In every step of the denoising; leading blocks may stay.
+    EveryStep,
+    /// Once, or as often as it has pictures.
+    Once,
+}
+
 impl Loading<'_> {
     /// Brings in what stays by `placement`; nobody stops it or watches.
     pub fn unwatched(placement: Placement) -> Self {
         Self { placement, control: &Uninterrupted, progress: &Unwatched }
     }
 
-    /// Makes the source of a stack of `len` blocks, of which the leading `resident` stay even when layers come one at a
-    /// time.
+    /// Makes the source of a stack of `len` blocks: where layers come one at a time, they stream through slots, but for the
+    /// leading ones that stay.
     ///
-    /// Errors: what `load` says of a block that stays; [`LoadError::Stopped`].
+    /// Errors: what `load` says of a block that is brought now; [`LoadError::Stopped`].
     pub(crate) fn stack<O, W>(
         self,
         ops: &O,
         len: usize,
-        resident: usize,
-        load: impl Fn(&O, usize) -> Result<W, LoadError> + Send + Sync + 'static,
+        passing: Passing,
+        load: impl Fn(&dyn WeightLoader<O::Buffer>, usize) -> Result<W, LoadError> + Send + Sync + 'static,
     ) -> Result<Box<dyn WeightSource<O, W>>, LoadError>
     where
         O: Ops + 'static,
         W: Send + Sync + 'static,
     {
-        let stay = match self.placement {
-            Placement::Resident | Placement::Modules => len,
-            Placement::Layers { .. } => resident.min(len),
+        let Placement::Layers { resident } = self.placement else {
+            let blocks = (0..len).map(|index| self.then(load(ops, index))).collect::<Result<_, _>>()?;
+            return Ok(Box::new(ResidentWeights::new(blocks)));
         };
-        let resident = (0..stay).map(|index| self.then(load(ops, index))).collect::<Result<_, _>>()?;
-        Ok(Box::new(LayerwiseWeights::new(resident, len, load)))
+        let (resident, masters) = match passing {
+            Passing::EveryStep => (resident.at_most(len), Masters::Recurring),
+            Passing::Once => (0, Masters::Passing),
+        };
+        Ok(Box::new(StreamedWeights::new(len, resident, masters, load)))
     }
 
     /// Takes note that something is loaded, and looks whether the rest is still wanted.

@@ -6,7 +6,7 @@ use crate::generate::{GenerateError, network};
 use crate::load::{LoadError, Loading};
 use crate::ops::Ops;
 use crate::ops::cuda::fault;
-use crate::run::Run;
+use crate::run::{Run, RunError};
 use crate::weights::{Placement, Staged, StagedGuard};
 
 /// Which weights stay on the device, and whose they are.
@@ -17,7 +17,12 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// Lends a network for a phase; one that does not stay leaves with the guard.
+    /// The same, with another placement.
+    pub(crate) fn placed(self, placement: Placement) -> Self {
+        Self { placement, ..self }
+    }
+
+    /// Lends a network for a phase; one that does not stay leaves with the guard, and finds what the last one has left.
     ///
     /// Errors: [`GenerateError::Stopped`]; [`GenerateError::Load`] when its weights cannot be had any more, or what else
     /// became of the device.
@@ -27,6 +32,9 @@ impl Staging {
         ops: &O,
         run: &Run<'_>,
     ) -> Result<StagedGuard<'a, T>, GenerateError> {
+        if self.placement != Placement::Resident {
+            ops.trim().map_err(RunError::from)?;
+        }
         let loading = Loading { placement: self.placement, control: run.control, progress: run.progress };
         staged.enter(ops, loading).map_err(|error| match error {
             LoadError::Stopped(stop) => GenerateError::Stopped(stop),

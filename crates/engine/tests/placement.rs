@@ -11,7 +11,7 @@ use clapboard_engine::checkpoint::tiny::write_tiny;
 use clapboard_engine::video_vae::DecodePrecision;
 use clapboard_engine::{
     ComputeDtype, Continuation, Engine, EngineConfig, FrameSink, GenerateError, LoadError, MediaChunk, MediaFormat,
-    NoCheckpoints, NoTap, Placement, Request, SinkError, Uninterrupted, Unwatched,
+    NoCheckpoints, NoTap, Placement, Request, ResidentLayers, SinkError, Uninterrupted, Unwatched,
 };
 use clapboard_h3::prepare::{Clip, Picture, PreparedReference, Sound};
 use clapboard_h3::{GenerationSpec, Input, InputRole, ModelProfile, Partition, Task, VideoRequest};
@@ -19,9 +19,9 @@ use clapboard_h3::{GenerationSpec, Input, InputRole, ModelProfile, Partition, Ta
 const PLACEMENTS: [Placement; 5] = [
     Placement::Resident,
     Placement::Modules,
-    Placement::Layers { resident_blocks: 0 },
-    Placement::Layers { resident_blocks: 1 },
-    Placement::Layers { resident_blocks: 99 },
+    Placement::Layers { resident: ResidentLayers::Auto },
+    Placement::Layers { resident: ResidentLayers::Fixed(1) },
+    Placement::Layers { resident: ResidentLayers::Fixed(99) },
 ];
 
 #[derive(Default, PartialEq)]
@@ -134,7 +134,7 @@ fn modulations_that_are_not_kept_are_made_again_with_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
     let checkpoint = folder.path().join("tiny");
     write_tiny(12, Layout::Diffusers, &checkpoint).unwrap();
-    let placement = Placement::Layers { resident_blocks: 1 };
+    let placement = Placement::Layers { resident: ResidentLayers::Fixed(1) };
     let kept = config(&checkpoint, Task::T2va, ComputeDtype::Bf16, placement);
     let [mut kept, mut forgotten] = [kept.adaln_cache_bytes, 0]
         .map(|bytes| Engine::load(&EngineConfig { adaln_cache_bytes: bytes, ..kept.clone() }).unwrap());

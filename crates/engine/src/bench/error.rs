@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::stage::Stage;
 use crate::checkpoint;
+use crate::generate::GenerateError;
 use crate::load::LoadError;
 use crate::ops::cuda::CudaError;
 use crate::ops::{DType, OpError};
@@ -62,6 +63,15 @@ pub enum BenchError {
     /// The audio decoder failed.
     #[error(transparent)]
     Audio(#[from] audio_vae::DecodeError),
+    /// There is no such film.
+    #[error("the film cannot be made: {0}")]
+    Film(String),
+    /// The checkpoint without data could not be written.
+    #[error(transparent)]
+    Sparse(#[from] checkpoint::tiny::Error),
+    /// The generation failed.
+    #[error("the generation failed")]
+    Generate(#[source] Box<GenerateError>),
     /// The tensors of a block could not be written.
     #[error("could not write {}", path.display())]
     Write {

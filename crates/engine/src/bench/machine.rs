@@ -23,6 +23,12 @@ pub(crate) trait Machine: Ops {
 
     /// Starts counting anew.
     fn forget_peak(&self) -> Result<(), BenchError>;
+
+    /// Bytes of its memory that nobody has; none for a device without memory of its own.
+    fn free(&self) -> Result<Option<u64>, BenchError>;
+
+    /// Bytes of its memory that somebody has, of this process or another.
+    fn taken(&self) -> Result<Option<u64>, BenchError>;
 }
 
 impl Machine for Cpu {
@@ -47,6 +53,14 @@ impl Machine for Cpu {
     fn forget_peak(&self) -> Result<(), BenchError> {
         Ok(())
     }
+
+    fn free(&self) -> Result<Option<u64>, BenchError> {
+        Ok(None)
+    }
+
+    fn taken(&self) -> Result<Option<u64>, BenchError> {
+        Ok(None)
+    }
 }
 
 impl Machine for Cuda {
@@ -68,5 +82,13 @@ impl Machine for Cuda {
 
     fn forget_peak(&self) -> Result<(), BenchError> {
         Ok(self.forget_peak_memory()?)
+    }
+
+    fn free(&self) -> Result<Option<u64>, BenchError> {
+        Ok(Some(self.free_memory()?))
+    }
+
+    fn taken(&self) -> Result<Option<u64>, BenchError> {
+        Ok(Some((self.gpu().memory_bytes as u64).saturating_sub(self.free_memory()?)))
     }
 }

@@ -8,11 +8,13 @@ use super::stage::Stage;
 use super::stages::ready;
 use super::work::Work;
 use crate::checkpoint::Layout;
-use crate::device::{Backend, Device};
+use crate::device::{Backend, Device, HostBounds};
 use crate::engine::MemoryBounds;
 use crate::ops::DType;
 use crate::ops::cuda::AttentionChoice;
+use crate::residency::MemoryBudgets;
 use crate::tap::NoTap;
+use crate::weights::Placement;
 
 /// What to measure, and on what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +33,10 @@ pub struct BenchOptions {
     pub attention: AttentionChoice,
     /// Bounds of buffers.
     pub memory: MemoryBounds,
+    /// Which weights of the transformer and the text encoder stay on the device.
+    pub placement: Placement,
+    /// Memory that weights may take where they stream.
+    pub budgets: MemoryBudgets,
     /// How many times it is measured, after it ran twice.
     pub repeats: usize,
     /// What weights and inputs are drawn from.
@@ -38,6 +44,10 @@ pub struct BenchOptions {
 }
 
 impl BenchOptions {
+    pub(super) fn host_bounds(&self) -> HostBounds {
+        HostBounds { attention_bytes: self.memory.attention_bytes, masters_bytes: self.budgets.masters_bytes(0) }
+    }
+
     /// Errors: [`BenchError::Dtype`] for a type that the stage does not compute in.
     pub(super) fn check(&self) -> Result<(), BenchError> {
         let &Self { stage, dtype, .. } = self;
@@ -86,7 +96,7 @@ impl Measurement {
 ///
 /// Errors: [`BenchError`] for sizes or types that the stage cannot have, a device that cannot be used, and what fails.
 pub fn run(options: &BenchOptions) -> Result<Measurement, BenchError> {
-    match Backend::open(options.device, options.attention, options.memory.attention_bytes)? {
+    match Backend::open(options.device, options.attention, options.host_bounds())? {
         Backend::Cpu(ops) => run_on(ops, &Sizes::released(), options),
         Backend::Cuda(ops) => run_on(*ops, &Sizes::released(), options),
     }
@@ -133,6 +143,8 @@ mod tests {
             device: Device::Cpu,
             attention: AttentionChoice::Auto,
             memory: MemoryBounds::default(),
+            placement: Placement::Resident,
+            budgets: MemoryBudgets::default(),
             repeats: 3,
             seed: 1,
         }

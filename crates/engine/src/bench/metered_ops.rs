@@ -3,7 +3,7 @@
 use super::metered::{Metered, bytes, bytes_mut};
 use crate::checkpoint::Stored;
 use crate::ops::{
-    Activation, AliasFreeSnake, CausalConv3dShape, Conv1dShape, DType, Dims, GateOrder, GroupNorm, Modulation,
+    Activation, AliasFreeSnake, CausalConv3dShape, Conv1dShape, DType, Dims, GateOrder, GroupNorm, Masters, Modulation,
     NormRounding, OpError, Ops, Rotary, Tensor, View, ViewMut,
 };
 
@@ -24,6 +24,7 @@ fn elements<B>(y: &ViewMut<'_, B>) -> f64 {
 
 impl<O: Ops> Ops for Metered<O> {
     type Buffer = O::Buffer;
+    type Slot = O::Slot;
 
     fn alloc(&self, dtype: DType, shape: Dims) -> Result<Tensor<O::Buffer>, OpError> {
         self.made(dtype, shape.elements());
@@ -36,6 +37,14 @@ impl<O: Ops> Ops for Metered<O> {
 
     fn weight_in(&self, stored: &Stored, dtype: DType) -> Result<Tensor<O::Buffer>, OpError> {
         self.ops.weight_in(stored, dtype)
+    }
+
+    fn slot(&self, masters: Masters) -> Result<O::Slot, OpError> {
+        self.ops.slot(masters)
+    }
+
+    fn trim(&self) -> Result<(), OpError> {
+        self.ops.trim()
     }
 
     fn write(&self, values: &[f32], y: Out<'_, O>) -> Result<(), OpError> {

@@ -4,6 +4,7 @@
 //! move ([`Work`]); the device's own clock times it, and a [`Roofline`] says how fast it could be.
 
 mod error;
+mod generation;
 mod inputs;
 mod machine;
 mod measure;
@@ -17,6 +18,7 @@ mod work;
 mod written;
 
 pub use error::BenchError;
+pub use generation::{GenerationMeasurement, GenerationOptions, run_generation};
 pub use measure::{BenchOptions, Measurement, run};
 #[cfg(test)]
 pub(crate) use metered::Metered;

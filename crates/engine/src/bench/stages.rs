@@ -26,7 +26,6 @@ use crate::video_vae::{
     DecodePrecision, FrameValues, TileGeometry, VideoDecoder, VideoEncoder, VideoFrames, VideoLatents,
 };
 use crate::vision::VisionEmbeds;
-use crate::weights::Placement;
 
 /// A stage that runs once at each call, shown to a tap.
 pub(super) type Ready<O> = Box<dyn FnMut(&O, &mut dyn Tap) -> Result<(), BenchError>>;
@@ -80,7 +79,7 @@ where
         feed_forward_bytes: options.memory.feed_forward_bytes,
         modulations: Arc::new(AdalnCache::new(0)),
     };
-    let dit = Dit::load(ops, &component, config, how, Loading::unwatched(Placement::Resident), Box::new(Alone))?;
+    let dit = Dit::load(ops, &component, config, how, Loading::unwatched(options.placement), Box::new(Alone))?;
     let mut prompt = ops.alloc(dtype, [packed.text_rows, text_dim].into())?;
     ops.write(&drawn(seed, "prompt_embeds", packed.text_rows * text_dim), prompt.view_mut())?;
     let [video, audio] = TIMESTEPS;
@@ -153,7 +152,7 @@ where
     let component = Arc::new(Component::drawn(&Inventory::text_encoder(&all), layout, seed, read)?);
     let vocabulary = config.vocab_size;
     let bytes = options.memory.feed_forward_bytes;
-    let loading = Loading::unwatched(Placement::Resident);
+    let loading = Loading::unwatched(options.placement);
     let encoder = TextEncoder::load(ops, &component, config, dtype, bytes, loading, Box::new(Alone))?;
     let ids: Vec<u32> = (0..rows).map(|row| (row * 7919 % vocabulary) as u32).collect();
     let presentation = Presentation::of_ids(&ids);

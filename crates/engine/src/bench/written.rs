@@ -47,7 +47,7 @@ impl Tap for Kept {
 ///
 /// Errors: [`BenchError`].
 pub fn write(options: &BenchOptions, path: &Path) -> Result<WrittenStage, BenchError> {
-    match Backend::open(options.device, options.attention, options.memory.attention_bytes)? {
+    match Backend::open(options.device, options.attention, options.host_bounds())? {
         Backend::Cpu(ops) => write_on(&ops, &Sizes::released(), options, path),
         Backend::Cuda(ops) => write_on(&*ops, &Sizes::released(), options, path),
     }
@@ -97,6 +97,8 @@ mod tests {
     use crate::ops::DType;
     use crate::ops::cpu::Cpu;
     use crate::ops::cuda::AttentionChoice;
+    use crate::residency::MemoryBudgets;
+    use crate::weights::Placement;
 
     #[test]
     fn a_block_is_written_with_what_it_reads_and_what_comes_out() {
@@ -110,6 +112,8 @@ mod tests {
             device: Device::Cpu,
             attention: AttentionChoice::Auto,
             memory: MemoryBounds::default(),
+            placement: Placement::Resident,
+            budgets: MemoryBudgets::default(),
             repeats: 1,
             seed: 3,
         };

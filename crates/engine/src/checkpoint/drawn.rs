@@ -35,15 +35,29 @@ impl Component {
         seed: u64,
         wanted: impl Fn(&str) -> bool,
     ) -> Result<Self, Error> {
+        Self::drawn_apart(inventory, layout, seed, wanted, |_| false)
+    }
+
+    /// The same, but the tensors whose stored name `apart` accepts have bytes of their own.
+    ///
+    /// Errors: [`Error::Io`] when there is no memory.
+    pub(crate) fn drawn_apart(
+        inventory: &Inventory,
+        layout: Layout,
+        seed: u64,
+        wanted: impl Fn(&str) -> bool,
+        apart: impl Fn(&str) -> bool,
+    ) -> Result<Self, Error> {
         let id = inventory.component();
         let mut shared: BTreeMap<(String, Vec<usize>), Range<usize>> = BTreeMap::new();
-        let (mut placed, mut first, mut end) = (Vec::new(), Vec::new(), 0_usize);
+        let (mut placed, mut drawn, mut end) = (Vec::new(), Vec::new(), 0_usize);
         for tensor in inventory.stored(layout).into_iter().filter(|tensor| wanted(&tensor.name)) {
-            let key = (first_of_stack(&tensor.name), tensor.shape.clone());
+            let first = if apart(&tensor.name) { tensor.name.clone() } else { first_of_stack(&tensor.name) };
+            let key = (first, tensor.shape.clone());
             let range = shared.entry(key).or_insert_with(|| {
                 let start = end.next_multiple_of(ALIGNMENT);
                 end = start + tensor.shape.iter().product::<usize>() * tensor.dtype.size();
-                first.push((tensor.clone(), start..end));
+                drawn.push((tensor.clone(), start..end));
                 start..end
             });
             let ExpectedTensor { name, shape, dtype, .. } = tensor;
@@ -51,7 +65,7 @@ impl Component {
         }
         let failed = |source| Error::Io { doing: "make", path: PLACE.into(), source };
         let mut map = MmapMut::map_anon(end.max(1)).map_err(failed)?;
-        for (tensor, range) in first {
+        for (tensor, range) in drawn {
             let sequence = Sequence::of(&format!("{seed}:{id}:{}", tensor.name));
             fill(&mut map[range], tensor.dtype, sequence, Spread::of(&tensor));
         }
@@ -119,21 +133,11 @@ fn fill(bytes: &mut [u8], dtype: StoredDtype, sequence: Sequence, spread: Spread
 
 #[cfg(test)]
 mod tests {
-    use clapboard_h3::Partition;
-
     use super::*;
-    use crate::checkpoint::{ComponentId, DitConfig};
+    use crate::checkpoint::tests::tiny_dit;
 
     fn tiny() -> Inventory {
-        let config = DitConfig {
-            hidden_size: 32,
-            num_heads: 2,
-            head_dim: 96,
-            ffn_dim: 48,
-            num_layers: 3,
-            ..DitConfig::released()
-        };
-        Inventory::dit(ComponentId::Dit(Partition::Fl2va), &config)
+        tiny_dit(3)
     }
 
     #[test]

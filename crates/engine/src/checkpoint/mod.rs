@@ -46,4 +46,4 @@ pub use settings::{Settings, TINY_NAME};
 pub use tensors::{RawTensor, map_file};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -102,7 +102,15 @@ impl RawTensor {
 
     /// Appends the values, widened to F32, to `out`; `None` when the tensor does not hold F32, BF16 or F16.
     pub fn append_f32(&self, out: &mut Vec<f32>) -> Option<()> {
-        let bytes = self.bytes();
+        self.append_f32_of(0..self.elements(), out)
+    }
+
+    /// Appends the values of `elements`, as [`append_f32`](Self::append_f32) does.
+    ///
+    /// Panics: When there are not so many.
+    pub(crate) fn append_f32_of(&self, elements: Range<usize>, out: &mut Vec<f32>) -> Option<()> {
+        let size = self.dtype.size();
+        let bytes = &self.bytes()[elements.start * size..elements.end * size];
         let pairs = bytes.chunks_exact(2).map(|b| [b[0], b[1]]);
         match self.dtype {
             StoredDtype::F32 => out.extend(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))),

@@ -1,5 +1,8 @@
 //! The buffers of one request, planned from its shape.
 
+use clapboard_h3::packing::PackedLayout;
+
+use super::request::StepTimesteps;
 use crate::activations::{ActivationPlan, Planned, rows_per_chunk};
 use crate::checkpoint::DitConfig;
 use crate::ops::{DType, OpError, Ops, Tensor};
@@ -19,6 +22,20 @@ pub struct DitShape {
     pub timesteps: usize,
     /// Bytes that one chunk of a feed-forward layer's inner activations may take.
     pub feed_forward_bytes: usize,
+}
+
+impl DitShape {
+    /// Takes the sizes of a laid-out request and its schedule.
+    pub(crate) fn of(layout: &PackedLayout, steps: &[StepTimesteps], feed_forward_bytes: usize) -> Self {
+        Self {
+            rows: layout.rows(),
+            text_rows: layout.text_rows,
+            video_rows: layout.video_indices.len(),
+            audio_rows: layout.audio_indices.len(),
+            timesteps: steps.first().map_or(1, |step| step.unique.len()),
+            feed_forward_bytes,
+        }
+    }
 }
 
 /// The named activations of the block stack and the two heads.

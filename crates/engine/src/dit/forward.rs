@@ -7,19 +7,19 @@ use clapboard_h3::packing::PackedLayout;
 use super::adaln::{AdalnCache, ScheduleModulations};
 use super::buffers::{DitBuffers, DitShape};
 use super::layers::Layers;
-use super::refiner;
+use super::refiner::{self, RefinerWeights};
 use super::request::{DitRequest, Fixed, StepRows, StepTimesteps};
 use super::rotary::{RotaryTables, rotary_tables};
 use super::timestep::sinusoid;
-use super::weights::{DitBlockWeights, DitWeights, load_adaln};
+use super::weights::{DitBlockWeights, DitStartWeights, DitWeights, RefinerBlockWeights, load_adaln};
 use crate::checkpoint::{Component, DitConfig};
-use crate::load::{LoadError, Loading};
+use crate::load::{LoadError, Loading, Passing};
 use crate::ops::{Activation, DType, Modulation, OpError, Ops, Tensor, View};
 use crate::parallel::Rank;
 use crate::projection::Linear;
 use crate::run::{Run, RunError};
 use crate::tap::Tap;
-use crate::weights::WeightSource;
+use crate::weights::{WeightLoader, WeightSource};
 
 /// How a transformer computes.
 #[derive(Debug, Clone)]
@@ -37,6 +37,9 @@ pub struct Dit<O: Ops> {
     config: DitConfig,
     options: DitOptions,
     weights: DitWeights<O::Buffer>,
+    /// One block of its own.
+    start: Box<dyn WeightSource<O, DitStartWeights<O::Buffer>>>,
+    refiner: Box<dyn WeightSource<O, RefinerBlockWeights<O::Buffer>>>,
     blocks: Box<dyn WeightSource<O, DitBlockWeights<O::Buffer>>>,
     adaln: Box<dyn WeightSource<O, Linear<O::Buffer>>>,
     rank: Box<dyn Rank<O>>,
@@ -61,13 +64,19 @@ where
     ) -> Result<Self, LoadError> {
         let (dtype, layers) = (options.dtype, config.num_layers);
         let stored = Arc::clone(component);
-        let block = move |ops: &O, index| DitBlockWeights::load(ops, &stored, index, dtype);
+        let block = move |to: &dyn WeightLoader<_>, index| DitBlockWeights::load(to, &stored, index, dtype);
         let stored = Arc::clone(component);
-        let adaln = move |ops: &O, index| load_adaln(ops, &stored, index, dtype);
+        let adaln = move |to: &dyn WeightLoader<_>, index| load_adaln(to, &stored, index, dtype);
+        let stored = Arc::clone(component);
+        let start = move |to: &dyn WeightLoader<_>, _| DitStartWeights::load(to, &stored, dtype);
+        let stored = Arc::clone(component);
+        let refiner = move |to: &dyn WeightLoader<_>, index| RefinerBlockWeights::load(to, &stored, index, dtype);
         Ok(Self {
-            weights: DitWeights::load(ops, component, &config, dtype)?,
-            blocks: loading.stack(ops, layers, loading.placement.resident_blocks(), block)?,
-            adaln: loading.stack(ops, layers, 0, adaln)?,
+            weights: DitWeights::load(ops, component, dtype)?,
+            start: loading.stack(ops, 1, Passing::Once, start)?,
+            refiner: loading.stack(ops, config.num_refiner_layers, Passing::Once, refiner)?,
+            blocks: loading.stack(ops, layers, Passing::EveryStep, block)?,
+            adaln: loading.stack(ops, layers, Passing::Once, adaln)?,
             config,
             options,
             rank,
@@ -99,23 +108,27 @@ where
     ) -> Result<DitRequest<O::Buffer>, RunError> {
         let config = &self.config;
         let steps = StepTimesteps::schedule(layout, video_timesteps, audio_timesteps);
-        let shape = DitShape {
-            rows: layout.rows(),
-            text_rows: layout.text_rows,
-            video_rows: layout.video_indices.len(),
-            audio_rows: layout.audio_indices.len(),
-            timesteps: steps.first().map_or(1, |step| step.unique.len()),
-            feed_forward_bytes: self.options.feed_forward_bytes,
-        };
+        let shape = DitShape::of(layout, &steps, self.options.feed_forward_bytes);
         // First of all: a sequence that memory has no room for is refused before its tables are computed.
         let buffers = DitBuffers::make(ops, &DitBuffers::<O::Buffer>::plan(config, self.options.dtype, &shape))?;
         let plan = refiner::plan(config, self.options.dtype, layout.text_rows, shape.feed_forward_bytes);
-        let text = self.layers(ops).refine(&self.weights, &plan, prompt_embeds, run)?;
+        let start = self.start.block(ops, 0)?;
+        let text = self.layers(ops).refine(
+            RefinerWeights { start: &start, blocks: &*self.refiner },
+            &plan,
+            prompt_embeds,
+            run,
+        )?;
+        self.refiner.rest();
         let rotary = self.rotary(ops, layout, run)?;
-        let activated = self.embed_timesteps(ops, &steps, run)?;
+        let activated = self.embed_timesteps(ops, &start, &steps, run)?;
+        drop(start);
+        self.start.rest();
         let (adaln, width) = (&*self.adaln, config.adaln_features());
         let cache = &self.options.modulations;
         let modulations = ScheduleModulations::project(ops, adaln, width, (&steps, &activated), cache, run)?;
+        self.adaln.rest();
+        ops.trim()?;
         let text_indices: Vec<u32> = (0..layout.text_rows as u32).collect();
         let fixed = Fixed {
             text,
@@ -143,6 +156,7 @@ where
     fn embed_timesteps(
         &self,
         ops: &O,
+        start: &DitStartWeights<O::Buffer>,
         steps: &[StepTimesteps],
         run: &mut Run<'_>,
     ) -> Result<Tensor<O::Buffer>, OpError> {
@@ -156,9 +170,9 @@ where
         for (index, step) in steps.iter().enumerate() {
             let values = sinusoid(&step.unique, config.freq_dim);
             ops.write(&values, sinusoids.view_mut())?;
-            self.weights.time_in.apply(ops, sinusoids.view(), inner.view_mut())?;
+            start.time_in.apply(ops, sinusoids.view(), inner.view_mut())?;
             ops.activate(Activation::Silu, inner.view(), inner_activated.view_mut())?;
-            self.weights.time_out.apply(ops, inner_activated.view(), embedded.view_mut())?;
+            start.time_out.apply(ops, inner_activated.view(), embedded.view_mut())?;
             ops.activate(Activation::Silu, embedded.view(), activated.view_mut().select(0, index))?;
             if index == 0 {
                 let distinct = step.distinct;

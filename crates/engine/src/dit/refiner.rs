@@ -3,11 +3,12 @@
 use super::attention::AttentionBuffers;
 use super::feed_forward::FeedForwardBuffers;
 use super::layers::Layers;
-use super::weights::DitWeights;
+use super::weights::{DitStartWeights, RefinerBlockWeights};
 use crate::activations::{ActivationPlan, Planned, rows_per_chunk};
 use crate::checkpoint::DitConfig;
 use crate::ops::{DType, NormRounding, Ops, Tensor, View};
 use crate::run::{Run, RunError};
+use crate::weights::WeightSource;
 
 /// Plans the refiner's buffers for `rows` text rows.
 pub(crate) fn plan(config: &DitConfig, dtype: DType, rows: usize, feed_forward_bytes: usize) -> ActivationPlan {
@@ -24,11 +25,17 @@ pub(crate) fn plan(config: &DitConfig, dtype: DType, rows: usize, feed_forward_b
     ])
 }
 
+/// What the refiner computes with.
+pub(super) struct RefinerWeights<'a, O: Ops> {
+    pub(super) start: &'a DitStartWeights<O::Buffer>,
+    pub(super) blocks: &'a dyn WeightSource<O, RefinerBlockWeights<O::Buffer>>,
+}
+
 impl<O: Ops> Layers<'_, O> {
     /// Refined text rows `[text_rows, hidden]` of prompt embeddings `[text_rows, text_dim]`.
     pub(super) fn refine(
         &self,
-        weights: &DitWeights<O::Buffer>,
+        RefinerWeights { start, blocks }: RefinerWeights<'_, O>,
         plan: &ActivationPlan,
         prompt_embeds: View<'_, O::Buffer>,
         run: &mut Run<'_>,
@@ -40,11 +47,12 @@ impl<O: Ops> Layers<'_, O> {
         let (mut gate_up, mut gated) = (plan.make(ops, "gate_up")?, plan.make(ops, "gated")?);
         let mut branch = plan.make(ops, "branch")?;
 
-        weights.condition_proj.apply(ops, prompt_embeds, text.view_mut())?;
+        start.condition_proj.apply(ops, prompt_embeds, text.view_mut())?;
         run.tap.see("dit.context_embedder_out", text.shape(), &|| ops.read(text.view()))?;
         let (eps, once) = (self.config.norm_eps as f32, NormRounding::Once);
-        for (index, block) in weights.refiner.iter().enumerate() {
+        for index in 0..blocks.len() {
             run.check()?;
+            let block = blocks.block(ops, index)?;
             ops.rms_norm(text.view(), block.norm1.view(), eps, once, normed.view_mut())?;
             let inner = AttentionBuffers { qkv: qkv.view_mut(), attended: attended.view_mut() };
             self.attend(&block.attention, None, normed.view(), inner, branch.view_mut())?;
@@ -58,7 +66,7 @@ impl<O: Ops> Layers<'_, O> {
             }
         }
         let eps = self.config.final_norm_eps as f32;
-        ops.rms_norm(text.view(), weights.refiner_norm.view(), eps, once, normed.view_mut())?;
+        ops.rms_norm(text.view(), start.refiner_norm.view(), eps, once, normed.view_mut())?;
         run.tap.see("dit.token_refiner_out", normed.shape(), &|| ops.read(normed.view()))?;
         Ok(normed)
     }

@@ -1,9 +1,10 @@
 //! The transformer's weights, as the checkpoint names and stores them.
 
-use crate::checkpoint::{Component, DitConfig, GateOrder, QkvRows};
+use crate::checkpoint::{Component, GateOrder, QkvRows};
 use crate::load::LoadError;
-use crate::ops::{DType, Ops, Tensor};
+use crate::ops::{DType, Tensor};
 use crate::projection::Linear;
+use crate::weights::WeightLoader;
 
 /// Queries, keys and values of one attention, and its output projection.
 pub struct AttentionWeights<B> {
@@ -53,22 +54,24 @@ pub struct DitBlockWeights<B> {
     pub feed_forward: FeedForwardWeights<B>,
 }
 
-/// Everything outside the block stack.
-pub struct DitWeights<B> {
-    /// Video rows to the hidden width; F32.
-    pub video_patch_proj: Linear<B>,
-    /// Audio rows to the hidden width; F32.
-    pub audio_patch_proj: Linear<B>,
+/// What only the beginning of a request needs, outside the refiner's blocks.
+pub(super) struct DitStartWeights<B> {
     /// Prompt embeddings to the hidden width.
     pub condition_proj: Linear<B>,
     /// First half of the timestep MLP; F32.
     pub time_in: Linear<B>,
     /// Second half of the timestep MLP; F32.
     pub time_out: Linear<B>,
-    /// Refiner blocks.
-    pub refiner: Vec<RefinerBlockWeights<B>>,
     /// Norm after the refiner, `[hidden]`.
     pub refiner_norm: Tensor<B>,
+}
+
+/// What every step needs outside the block stack.
+pub struct DitWeights<B> {
+    /// Video rows to the hidden width; F32.
+    pub video_patch_proj: Linear<B>,
+    /// Audio rows to the hidden width; F32.
+    pub audio_patch_proj: Linear<B>,
     /// Norm before the heads, `[hidden]`.
     pub final_norm: Tensor<B>,
     /// Timestep embedding to the final shift and scale, `[2 · hidden, time_embed_dim]`.
@@ -79,61 +82,73 @@ pub struct DitWeights<B> {
     pub audio_out: Linear<B>,
 }
 
-impl<B: Send + Sync> DitWeights<B> {
+impl<B> DitWeights<B> {
     /// Takes the weights outside the block stack, for products in `dtype`.
     ///
     /// Errors: [`LoadError`] naming the tensor.
-    pub fn load<O: Ops<Buffer = B>>(
-        ops: &O,
-        component: &Component,
-        config: &DitConfig,
-        dtype: DType,
-    ) -> Result<Self, LoadError> {
-        let pinned = |name: &str| load_linear(ops, component, name, DType::F32);
-        let linear = |name: &str| load_linear(ops, component, name, dtype);
-        let refiner = (0..config.num_refiner_layers)
-            .map(|index| {
-                let prefix = format!("token_refiner.blocks.{index}");
-                Ok(RefinerBlockWeights {
-                    norm1: load(ops, component, &format!("{prefix}.norm1.weight"))?,
-                    attention: AttentionWeights::load(ops, component, &prefix, dtype)?,
-                    norm2: load(ops, component, &format!("{prefix}.norm2.weight"))?,
-                    feed_forward: FeedForwardWeights::load(ops, component, &prefix, dtype)?,
-                })
-            })
-            .collect::<Result<_, LoadError>>()?;
+    pub(super) fn load(to: &dyn WeightLoader<B>, component: &Component, dtype: DType) -> Result<Self, LoadError> {
+        let pinned = |name: &str| load_linear(to, component, name, DType::F32);
         Ok(Self {
             video_patch_proj: pinned("video_patch_proj")?,
             audio_patch_proj: pinned("audio_patch_proj")?,
-            condition_proj: linear("condition_proj")?,
-            time_in: pinned("time_embedder.proj_in")?,
-            time_out: pinned("time_embedder.proj_out")?,
-            refiner,
-            refiner_norm: load(ops, component, "token_refiner.final_norm.weight")?,
-            final_norm: load(ops, component, "final_layer.norm.weight")?,
-            final_adaln: linear("final_layer.adaln_proj.linear")?,
+            final_norm: load(to, component, "final_layer.norm.weight")?,
+            final_adaln: load_linear(to, component, "final_layer.adaln_proj.linear", dtype)?,
             video_out: pinned("final_layer.video_out")?,
             audio_out: pinned("final_layer.audio_out")?,
         })
     }
 }
 
-impl<B: Send + Sync> DitBlockWeights<B> {
+impl<B> DitStartWeights<B> {
+    /// Takes what a request begins with, for products in `dtype`.
+    ///
+    /// Errors: [`LoadError`] naming the tensor.
+    pub(super) fn load(to: &dyn WeightLoader<B>, component: &Component, dtype: DType) -> Result<Self, LoadError> {
+        Ok(Self {
+            condition_proj: load_linear(to, component, "condition_proj", dtype)?,
+            time_in: load_linear(to, component, "time_embedder.proj_in", DType::F32)?,
+            time_out: load_linear(to, component, "time_embedder.proj_out", DType::F32)?,
+            refiner_norm: load(to, component, "token_refiner.final_norm.weight")?,
+        })
+    }
+}
+
+impl<B> RefinerBlockWeights<B> {
+    /// Takes the weights of refiner block `index`, for products in `dtype`.
+    ///
+    /// Errors: [`LoadError`] naming the tensor.
+    pub(super) fn load(
+        to: &dyn WeightLoader<B>,
+        component: &Component,
+        index: usize,
+        dtype: DType,
+    ) -> Result<Self, LoadError> {
+        let prefix = format!("token_refiner.blocks.{index}");
+        Ok(Self {
+            norm1: load(to, component, &format!("{prefix}.norm1.weight"))?,
+            attention: AttentionWeights::load(to, component, &prefix, dtype)?,
+            norm2: load(to, component, &format!("{prefix}.norm2.weight"))?,
+            feed_forward: FeedForwardWeights::load(to, component, &prefix, dtype)?,
+        })
+    }
+}
+
+impl<B> DitBlockWeights<B> {
     /// Takes the weights of block `index`, for products in `dtype`.
     ///
     /// Errors: [`LoadError`] naming the tensor.
-    pub fn load<O: Ops<Buffer = B>>(
-        ops: &O,
+    pub(super) fn load(
+        to: &dyn WeightLoader<B>,
         component: &Component,
         index: usize,
         dtype: DType,
     ) -> Result<Self, LoadError> {
         let prefix = format!("blocks.{index}");
         Ok(Self {
-            norm1: load(ops, component, &format!("{prefix}.norm1.weight"))?,
-            attention: AttentionWeights::load(ops, component, &prefix, dtype)?,
-            norm2: load(ops, component, &format!("{prefix}.norm2.weight"))?,
-            feed_forward: FeedForwardWeights::load(ops, component, &prefix, dtype)?,
+            norm1: load(to, component, &format!("{prefix}.norm1.weight"))?,
+            attention: AttentionWeights::load(to, component, &prefix, dtype)?,
+            norm2: load(to, component, &format!("{prefix}.norm2.weight"))?,
+            feed_forward: FeedForwardWeights::load(to, component, &prefix, dtype)?,
         })
     }
 }
@@ -141,59 +156,59 @@ impl<B: Send + Sync> DitBlockWeights<B> {
 /// Takes the AdaLN projection of block `index`, timestep embedding to modulation, `[18 · hidden, time_embed_dim]`.
 ///
 /// Errors: [`LoadError`] naming the tensor.
-pub(super) fn load_adaln<O: Ops>(
-    ops: &O,
+pub(super) fn load_adaln<B>(
+    to: &dyn WeightLoader<B>,
     component: &Component,
     index: usize,
     dtype: DType,
-) -> Result<Linear<O::Buffer>, LoadError> {
-    load_linear(ops, component, &format!("blocks.{index}.adaln_proj.linear"), dtype)
+) -> Result<Linear<B>, LoadError> {
+    load_linear(to, component, &format!("blocks.{index}.adaln_proj.linear"), dtype)
 }
 
-impl<B: Send + Sync> AttentionWeights<B> {
-    fn load<O: Ops<Buffer = B>>(ops: &O, component: &Component, prefix: &str, dtype: DType) -> Result<Self, LoadError> {
+impl<B> AttentionWeights<B> {
+    fn load(to: &dyn WeightLoader<B>, component: &Component, prefix: &str, dtype: DType) -> Result<Self, LoadError> {
         Ok(Self {
-            qkv: load_factor(ops, component, &format!("{prefix}.attn.qkv_proj.weight"), dtype)?,
+            qkv: load_factor(to, component, &format!("{prefix}.attn.qkv_proj.weight"), dtype)?,
             qkv_rows: component.qkv_rows(),
-            q_norm: load(ops, component, &format!("{prefix}.attn.q_norm.weight"))?,
-            k_norm: load(ops, component, &format!("{prefix}.attn.k_norm.weight"))?,
-            out: load_factor(ops, component, &format!("{prefix}.attn.out_proj.weight"), dtype)?,
+            q_norm: load(to, component, &format!("{prefix}.attn.q_norm.weight"))?,
+            k_norm: load(to, component, &format!("{prefix}.attn.k_norm.weight"))?,
+            out: load_factor(to, component, &format!("{prefix}.attn.out_proj.weight"), dtype)?,
         })
     }
 }
 
-impl<B: Send + Sync> FeedForwardWeights<B> {
-    fn load<O: Ops<Buffer = B>>(ops: &O, component: &Component, prefix: &str, dtype: DType) -> Result<Self, LoadError> {
+impl<B> FeedForwardWeights<B> {
+    fn load(to: &dyn WeightLoader<B>, component: &Component, prefix: &str, dtype: DType) -> Result<Self, LoadError> {
         Ok(Self {
-            fc1: load_factor(ops, component, &format!("{prefix}.mlp.fc1.weight"), dtype)?,
+            fc1: load_factor(to, component, &format!("{prefix}.mlp.fc1.weight"), dtype)?,
             order: component.gate_order(),
-            fc2: load_factor(ops, component, &format!("{prefix}.mlp.fc2.weight"), dtype)?,
+            fc2: load_factor(to, component, &format!("{prefix}.mlp.fc2.weight"), dtype)?,
         })
     }
 }
 
-fn load<O: Ops>(ops: &O, component: &Component, name: &str) -> Result<Tensor<O::Buffer>, LoadError> {
-    Ok(ops.weight(&component.get(name)?)?)
+fn load<B>(to: &dyn WeightLoader<B>, component: &Component, name: &str) -> Result<Tensor<B>, LoadError> {
+    Ok(to.weight(&component.get(name)?)?)
 }
 
 /// Loads a factor of products in `dtype`.
-fn load_factor<O: Ops>(
-    ops: &O,
+fn load_factor<B>(
+    to: &dyn WeightLoader<B>,
     component: &Component,
     name: &str,
     dtype: DType,
-) -> Result<Tensor<O::Buffer>, LoadError> {
-    Ok(ops.weight_in(&component.get(name)?, dtype)?)
+) -> Result<Tensor<B>, LoadError> {
+    Ok(to.weight_in(&component.get(name)?, dtype)?)
 }
 
-fn load_linear<O: Ops>(
-    ops: &O,
+fn load_linear<B>(
+    to: &dyn WeightLoader<B>,
     component: &Component,
     name: &str,
     dtype: DType,
-) -> Result<Linear<O::Buffer>, LoadError> {
+) -> Result<Linear<B>, LoadError> {
     Ok(Linear {
-        weight: load_factor(ops, component, &format!("{name}.weight"), dtype)?,
-        bias: load_factor(ops, component, &format!("{name}.bias"), dtype)?,
+        weight: load_factor(to, component, &format!("{name}.weight"), dtype)?,
+        bias: load_factor(to, component, &format!("{name}.bias"), dtype)?,
     })
 }

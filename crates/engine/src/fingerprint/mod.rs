@@ -70,6 +70,7 @@ pub(crate) fn fingerprint<O: Ops>(
         attention: _,
         placement: _,
         adaln_cache_bytes: _,
+        budgets: _,
     } = config;
     let MemoryBounds { attention_bytes, feed_forward_bytes } = memory;
     transcript.say("partition", mapped.partition);

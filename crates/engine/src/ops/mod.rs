@@ -12,9 +12,11 @@
 mod conv3d;
 pub mod cpu;
 pub mod cuda;
+mod slot;
 mod tensor;
 
 pub use conv3d::{CausalConv3dShape, KernelSize, ReflectPadding, Stride};
+pub use slot::{Masters, Passage, SLOT_ALIGNMENT, Slot};
 pub use tensor::{DType, Dims, Tensor, View, ViewMut, Window};
 
 pub use crate::checkpoint::GateOrder;
@@ -152,6 +154,9 @@ pub trait Ops: Send + Sync {
     /// What a tensor's elements live in.
     type Buffer: Send + Sync;
 
+    /// Memory that blocks of weights stream through.
+    type Slot: Slot<Self::Buffer> + 'static;
+
     /// Makes a zeroed tensor.
     ///
     /// Errors: [`OpError::Backend`] when memory runs out.
@@ -168,6 +173,16 @@ pub trait Ops: Send + Sync {
     ///
     /// Errors: those of [`weight`](Self::weight).
     fn weight_in(&self, stored: &Stored, dtype: DType) -> Result<Tensor<Self::Buffer>, OpError>;
+
+    /// Makes a slot, which takes its memory when it is filled first.
+    ///
+    /// Errors: [`OpError::Backend`] when the device cannot copy beside what it computes.
+    fn slot(&self, masters: Masters) -> Result<Self::Slot, OpError>;
+
+    /// Gives memory that no tensor holds back to the device, before something of other sizes is brought there.
+    ///
+    /// Errors: [`OpError::Backend`] when something failed that was queued before.
+    fn trim(&self) -> Result<(), OpError>;
 
     /// Uploads F32 values, rounding them to `y`'s dtype.
     ///

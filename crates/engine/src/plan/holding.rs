@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::parts::Part;
 use crate::activations::ActivationPlan;
+use crate::weights::SLOTS;
 
 /// A part of a generation that has the device's memory to itself, in the order in which they run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -170,6 +171,3 @@ impl PhasePlan {
         }
     }
 }
-
-/// Slots that blocks stream through: one is computed with while the other is filled.
-pub(super) const SLOTS: usize = 2;

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::holding::SLOTS;
 use super::parts::Part;
+use crate::weights::SLOTS;
 
 /// One line of the host's memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

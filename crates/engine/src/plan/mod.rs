@@ -13,13 +13,14 @@
 //! What the plan never touches are the bounds of buffers ([`MemoryBounds`](crate::MemoryBounds)): a result may depend on them in
 //! its last bits, so that they are the numerics' and go into the fingerprint. Where weights live changes no result.
 //!
-//! The engine does not place weights by a plan yet, but as [`Placement`](crate::Placement) says: see
-//! [`ResidencyPlan::unstreamed_hbm_bytes`] for what it takes with all of them resident.
+//! The engine places weights as [`Placement`](crate::Placement) says. Where layers stream, it asks the plan how many blocks may
+//! stay beside each request; [`ResidencyPlan::unstreamed_hbm_bytes`] is what it takes with all of them resident.
 
 mod budget;
 mod conditions;
 mod holding;
 mod host;
+mod laid_out;
 mod parts;
 mod phases;
 mod pipeline;
@@ -31,9 +32,10 @@ mod request;
 mod residency;
 mod sizes;
 
-pub use budget::{Budgets, NoResidentLayers, ResidentLayers};
+pub use budget::Budgets;
 pub use holding::{Holding, HoldingKind, Phase, PhasePlan, Place};
 pub use host::{HostHolding, HostPlan};
+pub(crate) use laid_out::LaidOut;
 pub use parts::{Part, Parts};
 pub use planner::{DEVICE_OVERHEAD_BYTES, Planner, Precision};
 pub use profile::{Profile, ProfileError};
@@ -42,6 +44,8 @@ pub use refusal::{Alternatives, Refusal};
 pub use request::{RequestShape, SequenceShape, ShapeError};
 pub use residency::{ResidencyPlan, StepPlan};
 pub use sizes::ModelSizes;
+
+pub use crate::weights::{NoResidentLayers, ResidentLayers};
 
 #[cfg(test)]
 mod tests;

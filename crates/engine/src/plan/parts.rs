@@ -5,10 +5,7 @@ use serde::Serialize;
 use super::planner::Precision;
 use super::sizes::ModelSizes;
 use crate::checkpoint::{ComponentId, ExpectedTensor, Inventory, StoredDtype, TensorUse, TextConfig};
-use crate::ops::DType;
-
-/// Where each tensor of a slot begins: a multiple of this many bytes, which every kernel and library is content with.
-const SLOT_ALIGNMENT: u64 = 256;
+use crate::ops::{DType, SLOT_ALIGNMENT};
 
 /// Equal blocks, or the one block of a part that is no stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -39,7 +36,7 @@ impl Part {
             let bytes = held(tensor);
             part.stored_bytes += tensor.bytes();
             part.device_bytes += bytes;
-            part.slot_bytes += bytes.next_multiple_of(SLOT_ALIGNMENT);
+            part.slot_bytes += bytes.next_multiple_of(SLOT_ALIGNMENT as u64);
             if bytes != tensor.bytes() {
                 part.converted_bytes = part.converted_bytes.max(tensor.bytes());
             }

@@ -1,6 +1,6 @@
 //! How long a step takes whose blocks stream through two slots.
 
-use super::holding::SLOTS;
+use crate::weights::SLOTS;
 
 /// The blocks of a step: the leading ones are on the device, the others are copied one after the other.
 #[derive(Debug, Clone, Copy, PartialEq)]

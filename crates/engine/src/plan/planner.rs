@@ -4,12 +4,12 @@ use clapboard_h3::cost::BlockStack;
 use clapboard_h3::packing::PackedLayout;
 use clapboard_h3::{Canvas, FrameCount};
 
-use super::budget::{Budgets, ResidentLayers};
+use super::budget::Budgets;
 use super::conditions::PlannedConditions;
 use super::holding::{Phase, PhasePlan};
 use super::host::{HostPlan, host_plan};
 use super::parts::Parts;
-use super::phases::{TransformerShape, VideoDecode};
+use super::phases::TransformerShape;
 use super::pipeline::Pipeline;
 use super::rates::Rates;
 use super::refusal::{Alternatives, Refusal};
@@ -20,16 +20,14 @@ use crate::dit::DitShape;
 use crate::engine::{ComputeDtype, MemoryBounds};
 use crate::ops::DType;
 use crate::video_vae::DecodePrecision;
+use crate::weights::ResidentLayers;
 
-/// What a GPU's driver and its libraries take of its memory before anything is computed: an estimate, since it differs between
-/// cards, drivers and libraries.
-pub const DEVICE_OVERHEAD_BYTES: u64 = 512 << 20;
+/// What a GPU's driver and its libraries take of its memory beside what the engine takes: 646 MiB of an H200 with driver 580, cuBLASLt
+/// 13.1 and cuDNN 9.14; another card, driver or library may take another share.
+pub const DEVICE_OVERHEAD_BYTES: u64 = 672 << 20;
 
 /// The most distinct timesteps of a step: video, sound, pictures that condition, sounds that condition.
 const MOST_TIMESTEPS: usize = 4;
-
-/// How many of the largest holdings a refusal names.
-const NAMED: usize = 5;
 
 /// The types that networks compute in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +99,7 @@ impl Planner {
     pub fn plan(&self, shape: &RequestShape, budgets: &Budgets) -> Result<ResidencyPlan, Refusal> {
         let measured = self.measure(shape)?;
         let resident = self.resident(&measured, budgets)?;
-        let phases = self.phases(&measured, resident, budgets.hbm_bytes);
+        let phases = self.phases(&measured, resident);
         let tightest = phases.iter().max_by_key(|phase| phase.peak_bytes()).expect("every request has phases");
         if tightest.peak_bytes() > budgets.hbm_bytes {
             return Err(self.refuse(&measured, budgets, tightest));
@@ -135,7 +133,7 @@ impl Planner {
         };
         let canvas = self.largest_canvas()?;
         let frames = FrameCount::MIN;
-        let decode = self.decode_video(canvas, frames, VideoDecode::Streamed).peak_bytes();
+        let decode = self.decode_video(canvas, frames).peak_bytes();
         if decode > hbm_bytes || !fits(text_rows) {
             return None;
         }
@@ -189,14 +187,14 @@ impl Planner {
                 }
                 Ok(resident)
             }
-            ResidentLayers::Auto => Ok(self.most_resident(measured, budgets.hbm_bytes)),
+            ResidentLayers::Auto => Ok(self.most_resident(&measured.transformer, budgets.hbm_bytes)),
         }
     }
 
     /// The most blocks that may be resident within a budget.
-    fn most_resident(&self, measured: &Measured, hbm_bytes: u64) -> usize {
+    pub(super) fn most_resident(&self, transformer: &TransformerShape, hbm_bytes: u64) -> usize {
         let blocks = self.parts.dit_blocks;
-        let peak = |resident| self.denoise(&measured.transformer, resident).peak_bytes();
+        let peak = |resident| self.denoise(transformer, resident).peak_bytes();
         if peak(blocks.count) <= hbm_bytes {
             return blocks.count;
         }
@@ -206,7 +204,7 @@ impl Planner {
         (least as u64 + room).min(blocks.count.saturating_sub(2) as u64).max(least as u64) as usize
     }
 
-    fn phases(&self, measured: &Measured, resident: usize, hbm_bytes: u64) -> Vec<PhasePlan> {
+    fn phases(&self, measured: &Measured, resident: usize) -> Vec<PhasePlan> {
         let Measured { shape, sequence, conditions, transformer } = measured;
         let rows = sequence.text_rows;
         let mut phases: Vec<PhasePlan> = self.vision(conditions).into_iter().collect();
@@ -216,9 +214,7 @@ impl Planner {
         phases.push(self.prepare(transformer));
         phases.push(self.denoise(transformer, resident));
         phases.push(self.decode_audio(shape.num_frames));
-        let decode = |how| self.decode_video(shape.canvas, shape.num_frames, how);
-        let staged = decode(VideoDecode::Staged);
-        phases.push(if staged.peak_bytes() <= hbm_bytes { staged } else { decode(VideoDecode::Streamed) });
+        phases.push(self.decode_video(shape.canvas, shape.num_frames));
         phases
     }
 
@@ -347,13 +343,9 @@ impl Planner {
         let shape = &measured.shape;
         let budget = budgets.hbm_bytes;
         let fits = |shape: RequestShape| self.least(&shape).is_some_and(|least| least <= budget);
-        let auto = self.most_resident(measured, budget);
+        let auto = self.most_resident(&measured.transformer, budget);
         let least = self.least(shape).unwrap_or(u64::MAX);
         let too_many = least <= budget;
-        let mut largest: Vec<(&'static str, u64)> =
-            tight.holdings.iter().map(|holding| (holding.name, holding.bytes)).collect();
-        largest.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-        largest.truncate(NAMED);
         let alternatives = Alternatives {
             least_hbm_bytes: least,
             resident_layers: too_many.then_some(auto),
@@ -362,19 +354,13 @@ impl Planner {
                 .find(|&num_frames| fits(RequestShape { num_frames, ..*shape })),
             canvas: smaller_canvases(shape.canvas).find(|&canvas| fits(RequestShape { canvas, ..*shape })),
         };
-        Refusal::Device {
-            phase: tight.phase,
-            needed: tight.peak_bytes(),
-            budget,
-            largest,
-            alternatives: Box::new(alternatives),
-        }
+        tight.refused(budget, alternatives)
     }
 
     /// The least memory that a request fits in: with every block streaming.
     fn least(&self, shape: &RequestShape) -> Option<u64> {
         let measured = self.measure(shape).ok()?;
-        self.phases(&measured, self.fewest_resident(), 0).iter().map(PhasePlan::peak_bytes).max()
+        self.phases(&measured, self.fewest_resident()).iter().map(PhasePlan::peak_bytes).max()
     }
 }
 

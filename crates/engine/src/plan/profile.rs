@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use clapboard_h3::{Canvas, FrameCount};
 
-use super::budget::ResidentLayers;
 use super::rates::Rates;
+use crate::weights::ResidentLayers;
 
 /// One card, and what its recipe runs on it.
 #[derive(Debug, Clone, Copy, PartialEq)]

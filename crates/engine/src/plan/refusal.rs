@@ -5,7 +5,7 @@ use std::fmt;
 use clapboard_h3::{Canvas, FrameCount};
 use serde::Serialize;
 
-use super::holding::Phase;
+use super::holding::{Phase, PhasePlan};
 use super::request::ShapeError;
 
 /// Why there is no plan.
@@ -47,6 +47,21 @@ pub enum Refusal {
         /// What it may take.
         budget: u64,
     },
+}
+
+/// How many of the largest holdings a refusal names.
+const NAMED: usize = 5;
+
+impl PhasePlan {
+    /// Says that a phase takes more than `budget`, and of what the most.
+    pub(super) fn refused(&self, budget: u64, alternatives: Alternatives) -> Refusal {
+        let mut largest: Vec<(&'static str, u64)> =
+            self.holdings.iter().map(|holding| (holding.name, holding.bytes)).collect();
+        largest.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        largest.truncate(NAMED);
+        let (phase, needed) = (self.phase, self.peak_bytes());
+        Refusal::Device { phase, needed, budget, largest, alternatives: Box::new(alternatives) }
+    }
 }
 
 /// What would fit in place of a request that does not.

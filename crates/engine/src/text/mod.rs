@@ -6,6 +6,7 @@
 //! stream.
 
 mod buffers;
+mod embedding;
 mod layer;
 mod model;
 mod presentation;

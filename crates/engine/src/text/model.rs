@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use super::buffers::TextBuffers;
+use super::embedding::TokenEmbeddings;
 use super::layer::LmLayer;
 use super::presentation::{Presentation, TokenKind};
 use super::rope::rotary_tables;
-use super::weights::{LmLayerWeights, load};
+use super::weights::LmLayerWeights;
 use crate::activations::ActivationPlan;
 use crate::checkpoint::{Component, TextConfig};
-use crate::load::{LoadError, Loading};
+use crate::load::{LoadError, Loading, Passing};
 use crate::ops::{DType, OpError, Ops, Tensor};
 use crate::parallel::Rank;
 use crate::run::{Run, RunError};
 use crate::vision::{VisionEmbeds, VisionFeatures};
-use crate::weights::WeightSource;
+use crate::weights::{WeightLoader, WeightSource};
 
 /// Qwen3-VL's language model up to the layer whose output conditions the DiT.
 ///
@@ -24,7 +25,7 @@ pub struct TextEncoder<O: Ops> {
     config: TextConfig,
     dtype: DType,
     feed_forward_bytes: usize,
-    embed_tokens: Tensor<O::Buffer>,
+    embed_tokens: TokenEmbeddings,
     layers: Box<dyn WeightSource<O, LmLayerWeights<O::Buffer>>>,
     rank: Box<dyn Rank<O>>,
 }
@@ -49,10 +50,10 @@ where
         rank: Box<dyn Rank<O>>,
     ) -> Result<Self, LoadError> {
         let table = [config.vocab_size, config.hidden_size];
-        let embed_tokens = load(ops, component, "model.language_model.embed_tokens.weight", &table)?;
+        let embed_tokens = TokenEmbeddings::load(component, "model.language_model.embed_tokens.weight", table)?;
         let (stored, sizes) = (Arc::clone(component), config.clone());
-        let layer = move |ops: &O, index| LmLayerWeights::load(ops, &stored, &sizes, index, dtype);
-        let layers = loading.stack(ops, TextConfig::CONDITIONING_LAYERS, 0, layer)?;
+        let layer = move |to: &dyn WeightLoader<_>, index| LmLayerWeights::load(to, &stored, &sizes, index, dtype);
+        let layers = loading.stack(ops, TextConfig::CONDITIONING_LAYERS, Passing::Once, layer)?;
         Ok(Self { config, dtype, feed_forward_bytes, embed_tokens, layers, rank })
     }
 }
@@ -82,8 +83,7 @@ impl<O: Ops> TextEncoder<O> {
         let tables = rotary_tables(presentation.positions(), self.config.mrope_section, self.config.rope_theta);
         ops.write(&tables.cos, buffers.cos.view_mut())?;
         ops.write(&tables.sin, buffers.sin.view_mut())?;
-        let ids = ops.indices(presentation.ids())?;
-        ops.gather_rows(self.embed_tokens.view(), ids.view(), buffers.hidden.view_mut())?;
+        self.embed_tokens.gather(ops, presentation.ids(), buffers.hidden.view_mut())?;
         let seen = [
             Seen::of(ops, presentation, TokenKind::Image, vision.images.as_ref())?,
             Seen::of(ops, presentation, TokenKind::Video, vision.videos.as_ref())?,
@@ -103,6 +103,7 @@ impl<O: Ops> TextEncoder<O> {
             }
             run.part(index + 1, self.layers.len());
         }
+        self.layers.rest();
         run.show(ops, "prompt_embeds", &buffers.hidden)?;
         Ok(buffers.hidden)
     }

@@ -2,20 +2,21 @@
 
 use crate::checkpoint::{Component, StoredDtype, TextConfig};
 use crate::load::LoadError;
-use crate::ops::{DType, Ops, Tensor};
+use crate::ops::{DType, Tensor};
+use crate::weights::WeightLoader;
 
 /// Element types that weights may be stored in; products round them to the activations' type.
-const STORED: [StoredDtype; 3] = [StoredDtype::BF16, StoredDtype::F16, StoredDtype::F32];
+pub(super) const STORED: [StoredDtype; 3] = [StoredDtype::BF16, StoredDtype::F16, StoredDtype::F32];
 
 /// Loads tensor `name` after checking its shape.
-pub(super) fn load<O: Ops>(
-    ops: &O,
+fn load<B>(
+    to: &dyn WeightLoader<B>,
     component: &Component,
     name: &str,
     shape: &[usize],
-) -> Result<Tensor<O::Buffer>, LoadError> {
+) -> Result<Tensor<B>, LoadError> {
     let stored = component.expect(name, shape, &STORED)?;
-    Ok(ops.weight(&stored)?)
+    Ok(to.weight(&stored)?)
 }
 
 /// Weights of one decoder layer; projections are `[out, in]`.
@@ -48,17 +49,17 @@ impl<B> LmLayerWeights<B> {
     /// Loads layer `index`, for products in `dtype`.
     ///
     /// Errors: [`LoadError::Checkpoint`] for a tensor that is missing or of another shape, by name.
-    pub fn load<O: Ops<Buffer = B>>(
-        ops: &O,
+    pub(super) fn load(
+        to: &dyn WeightLoader<B>,
         component: &Component,
         config: &TextConfig,
         index: usize,
         dtype: DType,
     ) -> Result<Self, LoadError> {
         let full = |name: &str| format!("model.language_model.layers.{index}.{name}.weight");
-        let norm = |name: &str, shape: &[usize]| load(ops, component, &full(name), shape);
+        let norm = |name: &str, shape: &[usize]| load(to, component, &full(name), shape);
         let factor = |name: &str, shape: &[usize]| -> Result<Tensor<B>, LoadError> {
-            Ok(ops.weight_in(&component.expect(&full(name), shape, &STORED)?, dtype)?)
+            Ok(to.weight_in(&component.expect(&full(name), shape, &STORED)?, dtype)?)
         };
         let &TextConfig { hidden_size, intermediate_size, head_dim, .. } = config;
         let (query_dim, kv_dim) = (config.query_dim(), config.kv_dim());

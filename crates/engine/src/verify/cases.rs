@@ -9,7 +9,7 @@ use super::requests::{Request, Requests};
 use super::target::Target;
 use super::{audio, components, request, tables, text_frontend};
 use crate::checkpoint::{Checkpoint, Layout, tiny};
-use crate::device::{Backend, Device};
+use crate::device::{Backend, Device, HostBounds};
 use crate::engine::{ComputeDtype, MemoryBounds};
 use crate::load::LoadError;
 use crate::ops::Ops;
@@ -74,8 +74,8 @@ pub fn run(options: &Options, opened: &mut dyn FnMut(&str), listener: &mut dyn F
     let parts: Vec<_> = PARTS.into_iter().filter(|(_, file, _)| golden.join(file).is_file()).collect();
     check_name(options, &requests, &parts)?;
     let cases = Cases { requests, parts };
-    let bytes = MemoryBounds::default().attention_bytes;
-    let backend = Backend::open(options.device, options.attention, bytes).map_err(LoadError::Device)?;
+    let bounds = HostBounds { attention_bytes: MemoryBounds::default().attention_bytes, masters_bytes: 0 };
+    let backend = Backend::open(options.device, options.attention, bounds).map_err(LoadError::Device)?;
     opened(&backend.describe());
     match backend {
         Backend::Cpu(ops) => run_on(&ops, false, options, cases, listener),

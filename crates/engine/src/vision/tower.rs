@@ -11,11 +11,11 @@ use super::patches::{Patches, VisionInput};
 use super::position::{PatchRotary, PositionTaps};
 use super::weights::{Loader, MergerWeights, VisionBlockWeights};
 use crate::checkpoint::{Component, VisionConfig};
-use crate::load::{LoadError, Loading};
+use crate::load::{LoadError, Loading, Passing};
 use crate::ops::{DType, OpError, Ops, Tensor};
 use crate::projection::Linear;
 use crate::run::{Run, RunError};
-use crate::weights::WeightSource;
+use crate::weights::{WeightLoader, WeightSource};
 
 /// Qwen3-VL's vision transformer.
 ///
@@ -56,9 +56,11 @@ where
         loading: Loading<'_>,
     ) -> Result<Self, LoadError> {
         let (stored, sizes) = (Arc::clone(component), config.clone());
-        let block = move |ops: &O, index| Loader { ops, component: &stored, config: &sizes, dtype }.block(index);
-        let blocks = loading.stack(ops, config.depth, 0, block)?;
-        let loader = Loader { ops, component, config: &config, dtype };
+        let block = move |to: &dyn WeightLoader<_>, index| {
+            Loader { to, component: &stored, config: &sizes, dtype }.block(index)
+        };
+        let blocks = loading.stack(ops, config.depth, Passing::Once, block)?;
+        let loader = Loader { to: ops, component, config: &config, dtype };
         let mergers = 0..config.deepstack_visual_indexes.len();
         let deepstack_mergers = mergers.map(|index| loader.deepstack_merger(index)).collect::<Result<_, _>>()?;
         Ok(Self {

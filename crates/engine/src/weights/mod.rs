@@ -1,21 +1,23 @@
 //! Where a network gets the weights of its blocks from.
 //!
 //! A network asks for one block at a time and holds the guard while it computes with it; what stands behind (resident
-//! tensors, files that are read again) is the source's business and never changes a result.
+//! tensors, slots that are filled while others are computed with) is the source's business and never changes a result.
 
-mod layerwise;
+mod loader;
 mod placement;
 mod resident;
 mod staged;
+mod streamed;
 
 use std::ops::Deref;
 
 use crate::ops::Ops;
 
-pub use layerwise::LayerwiseWeights;
-pub use placement::Placement;
+pub(crate) use loader::WeightLoader;
+pub use placement::{NoResidentLayers, Placement, ResidentLayers};
 pub use resident::ResidentWeights;
 pub(crate) use staged::{Staged, StagedGuard};
+pub(crate) use streamed::{SLOTS, StreamedWeights};
 
 /// Why a block's weights could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +50,9 @@ pub trait WeightSource<O: Ops, W>: Send + Sync {
     ///
     /// Errors: [`WeightError`] when they cannot be read, or the device has no room for them.
     fn block(&self, ops: &O, index: usize) -> Result<BlockGuard<'_, W>, WeightError>;
+
+    /// Says that no block is needed for a while: what is held of them on the device for as long as they are goes.
+    fn rest(&self) {}
 }
 
 /// Weights of one block, held while it computes. Each source has a guard of its own, whose `Drop` may free them; a

@@ -65,11 +65,12 @@ mod tests {
 
     use super::*;
     use crate::ops::cpu::Cpu;
+    use crate::weights::ResidentLayers;
 
     #[test]
     fn a_network_is_kept_or_leaves_with_its_guard() {
         let ops = Cpu::new(1);
-        let layers = Placement::Layers { resident_blocks: 3 };
+        let layers = Placement::Layers { resident: ResidentLayers::Fixed(3) };
         for (placement, kept) in [(Placement::Resident, true), (Placement::Modules, false), (layers, false)] {
             let network = Arc::new(());
             let held = Arc::downgrade(&network);

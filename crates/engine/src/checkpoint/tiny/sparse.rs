@@ -23,7 +23,7 @@ const SHARD_BYTES: u64 = 5_261_334_938;
 ///
 /// It proves arithmetic on sizes (layout, inventory, residency plans) on a machine that could not hold the weights.
 /// Both partitions are there; in the original layout the second one is only a transformer, as partial downloads have
-/// it. The tokenizer is the tiny one. `out` must be absent or an empty directory; it appears whole or not at all.
+/// it. Tokenizer and processor are the tiny ones. `out` must be absent or an empty directory; it appears whole or not at all.
 ///
 /// Errors: [`Error::NotEmpty`], [`Error::NotADirectory`], [`Error::Io`].
 pub fn write_sparse_released(layout: Layout, out: &Path) -> Result<(), Error> {
@@ -108,7 +108,7 @@ fn diffusers(staging: &Staging) -> Result<(), Error> {
     config(staging, "audio_vae/config.json", &audio)
 }
 
-/// Writes what is alike in both layouts: text encoder, tokenizer and the audio VAE's weights.
+/// Writes what is alike in both layouts: text encoder, tokenizer, processor and the audio VAE's weights.
 fn shared(staging: &Staging, base: &str, stem: &str, layout: Layout) -> Result<(), Error> {
     let text = TextEncoderConfig::released();
     config(staging, &format!("{base}text_encoder/config.json"), &text_encoder(&text))?;
@@ -117,7 +117,9 @@ fn shared(staging: &Staging, base: &str, stem: &str, layout: Layout) -> Result<(
     let inventory = Inventory::audio_vae(&AudioVaeConfig::released());
     weights(staging, &format!("{base}audio_vae"), stem, &inventory.stored(layout))?;
     let tokenizer = Assets::Embedded.read("tokenizer.json")?;
-    staging.write(Path::new(&format!("{base}tokenizer/tokenizer.json")), &tokenizer)
+    staging.write(Path::new(&format!("{base}tokenizer/tokenizer.json")), &tokenizer)?;
+    let processor = Assets::Embedded.read("configs/diffusers/processor/processor_config.json")?;
+    staging.write(Path::new(&format!("{base}processor/processor_config.json")), &processor)
 }
 
 fn config(staging: &Staging, path: &str, value: &Value) -> Result<(), Error> {

@@ -4,6 +4,7 @@ use std::collections::TryReserveError;
 
 use half::{bf16, f16};
 
+use super::lent::Lease;
 use crate::checkpoint::RawTensor;
 use crate::ops::{DType, OpError, View, ViewMut};
 
@@ -26,6 +27,8 @@ pub enum HostBuffer {
         pieces: Vec<RawTensor>,
         /// Their element type, one of the floats.
         dtype: DType,
+        /// Until when they may be read; always without.
+        lease: Option<Lease>,
     },
 }
 
@@ -69,7 +72,10 @@ impl HostBuffer {
             HostBuffer::F16(v) => widen(&v[range], out, |x| x.to_f32()),
             HostBuffer::U8(v) => widen(&v[range], out, |x| f32::from(*x)),
             HostBuffer::U32(_) => unreachable!("float_rows refuses indices before any element is read"),
-            HostBuffer::Mapped { pieces, dtype } => load_mapped(pieces, *dtype, offset, out),
+            HostBuffer::Mapped { pieces, dtype, lease } => {
+                lease.iter().for_each(Lease::check);
+                load_mapped(pieces, *dtype, offset, out);
+            }
         }
     }
 

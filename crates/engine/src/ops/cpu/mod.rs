@@ -9,6 +9,7 @@ mod conv;
 mod conv3d;
 mod elementwise;
 mod group_norm;
+mod lent;
 mod linear;
 mod norm;
 mod pixels;
@@ -16,12 +17,14 @@ mod pixels;
 mod tests;
 
 pub use buffer::HostBuffer;
+pub use lent::HostSlot;
 
+use super::slot::floats_of;
 use super::{
-    Activation, AliasFreeSnake, CausalConv3dShape, Conv1dShape, DType, Dims, GateOrder, GroupNorm, Modulation,
+    Activation, AliasFreeSnake, CausalConv3dShape, Conv1dShape, DType, Dims, GateOrder, GroupNorm, Masters, Modulation,
     NormRounding, OpError, Ops, Rotary, Tensor, View, ViewMut,
 };
-use crate::checkpoint::{RawTensor, Stored, StoredDtype};
+use crate::checkpoint::Stored;
 
 type Buf = HostBuffer;
 
@@ -38,20 +41,9 @@ impl Cpu {
     }
 }
 
-fn weight_dtype(tensor: &RawTensor) -> Result<DType, OpError> {
-    match tensor.dtype() {
-        StoredDtype::F32 => Ok(DType::F32),
-        StoredDtype::BF16 => Ok(DType::Bf16),
-        StoredDtype::F16 => Ok(DType::F16),
-        other => Err(OpError::Backend {
-            op: "weight",
-            source: format!("{} is {other}, expected F32, BF16 or F16", tensor.name()).into(),
-        }),
-    }
-}
-
 impl Ops for Cpu {
     type Buffer = HostBuffer;
+    type Slot = HostSlot;
 
     fn alloc(&self, dtype: DType, shape: Dims) -> Result<Tensor<Buf>, OpError> {
         let buffer = HostBuffer::zeroed(dtype, shape.elements())
@@ -60,25 +52,21 @@ impl Ops for Cpu {
     }
 
     fn weight(&self, stored: &Stored) -> Result<Tensor<Buf>, OpError> {
-        let shape = match stored.shape.as_slice() {
-            [] => Dims::new(&[1]),
-            shape if shape.len() <= Dims::MOST => Dims::new(shape),
-            shape => {
-                let expected = vec![0; Dims::MOST];
-                return Err(OpError::Shape { op: "weight", name: "stored", expected, actual: shape.to_vec() });
-            }
-        };
-        let pieces = stored.pieces.clone();
-        let Some(first) = pieces.first() else {
-            return Err(OpError::Shape { op: "weight", name: "pieces", expected: vec![1], actual: vec![0] });
-        };
-        let dtype = weight_dtype(first)?;
-        Ok(Tensor::from_buffer(HostBuffer::Mapped { pieces, dtype }, dtype, shape))
+        let (dtype, shape) = floats_of("weight", stored)?;
+        Ok(Tensor::from_buffer(HostBuffer::Mapped { pieces: stored.pieces.clone(), dtype, lease: None }, dtype, shape))
+    }
+
+    fn slot(&self, _: Masters) -> Result<HostSlot, OpError> {
+        Ok(HostSlot::default())
     }
 
     /// Products round a few rows at a time, so the file stays where it is.
     fn weight_in(&self, stored: &Stored, _: DType) -> Result<Tensor<Buf>, OpError> {
         self.weight(stored)
+    }
+
+    fn trim(&self) -> Result<(), OpError> {
+        Ok(())
     }
 
     fn write(&self, values: &[f32], mut y: ViewMut<'_, Buf>) -> Result<(), OpError> {

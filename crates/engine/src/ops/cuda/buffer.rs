@@ -1,15 +1,67 @@
 //! What a tensor on a GPU lives in.
 
+use std::sync::Arc;
+
 use cudarc::driver::sys::CUdeviceptr;
 
+use super::context::Context;
+use super::error::CudaError;
 use super::memory::DeviceMemory;
+use super::stream::SlotMemory;
 use crate::ops::{OpError, View, ViewMut};
 
 /// Elements in a GPU's memory.
 #[derive(Debug)]
 pub struct CudaBuffer {
-    pub(super) memory: DeviceMemory,
+    pub(super) memory: Memory,
     pub(super) content: Content,
+}
+
+/// Whose memory it is.
+#[derive(Debug)]
+pub(super) enum Memory {
+    /// The tensor's own.
+    Own(DeviceMemory),
+    /// A slot's, from this byte on.
+    Slot(Arc<SlotMemory>, usize),
+}
+
+impl Memory {
+    /// Where it begins.
+    pub(super) fn address(&self) -> CUdeviceptr {
+        match self {
+            Self::Own(memory) => memory.address(),
+            Self::Slot(slot, offset) => slot.device().address() + *offset as CUdeviceptr,
+        }
+    }
+
+    /// The GPU and the stream that it is used on.
+    pub(super) fn context(&self) -> &Arc<Context> {
+        match self {
+            Self::Own(memory) => memory.context(),
+            Self::Slot(slot, _) => slot.context(),
+        }
+    }
+
+    /// Copies `bytes` to `offset`, after what was queued before, and waits until they are there.
+    ///
+    /// Panics: When they do not fit.
+    pub(super) fn upload(&self, offset: usize, bytes: &[u8]) -> Result<(), CudaError> {
+        match self {
+            Self::Own(memory) => memory.upload(offset, bytes),
+            Self::Slot(slot, start) => slot.device().upload(start + offset, bytes),
+        }
+    }
+
+    /// Waits for everything that was queued and copies `out.len()` bytes from `offset`.
+    ///
+    /// Panics: When there are not so many.
+    pub(super) fn download(&self, offset: usize, out: &mut [u8]) -> Result<(), CudaError> {
+        match self {
+            Self::Own(memory) => memory.download(offset, out),
+            Self::Slot(slot, start) => slot.device().download(start + offset, out),
+        }
+    }
 }
 
 /// What the elements are.
@@ -26,7 +78,7 @@ pub(super) enum Content {
 impl CudaBuffer {
     /// Wraps memory that operations write.
     pub(super) fn activations(memory: DeviceMemory) -> Self {
-        Self { memory, content: Content::Activations }
+        Self { memory: Memory::Own(memory), content: Content::Activations }
     }
 }
 

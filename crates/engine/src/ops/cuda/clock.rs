@@ -1,4 +1,4 @@
-//! What a GPU's work takes: time by its own clock, and memory at the most.
+//! What a GPU's work takes: time by its own clock, and memory.
 
 use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUevent_flags, CUmemPool_attribute, CUmemoryPool};
@@ -33,6 +33,32 @@ impl Cuda {
     pub(crate) fn forget_peak_memory(&self) -> Result<(), CudaError> {
         self.context.wait()?;
         self.context.pool_high_water(Some(0)).map(|_| ())
+    }
+}
+
+impl Cuda {
+    /// Waits for everything that was queued and gives what the pool keeps unused back to the GPU.
+    ///
+    /// Errors: [`CudaError`] when the driver refuses, or a kernel faulted.
+    pub(super) fn trim_pool(&self) -> Result<(), CudaError> {
+        self.context.wait()?;
+        if !self.context.is_pooled() {
+            return Ok(());
+        }
+        let failed = CudaError::driver("trimming the memory pool");
+        self.context.bind()?;
+        let pool = self.context.pool().map_err(&failed)?;
+        // SAFETY: the pool is the device's own, and what it gives back nobody holds.
+        unsafe { sys::cuMemPoolTrimTo(pool, 0) }.result().map_err(failed)
+    }
+
+    /// Bytes of the GPU's memory that nobody has, of this process or another.
+    ///
+    /// Errors: [`CudaError`] when the driver refuses.
+    pub(crate) fn free_memory(&self) -> Result<u64, CudaError> {
+        self.context.bind()?;
+        let (free, _) = result::mem_get_info().map_err(CudaError::driver("asking for free memory"))?;
+        Ok(free as u64)
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cudarc::driver::result::DriverError;
-use cudarc::driver::sys::{self, CUdevice_attribute, CUmemPool_attribute, CUresult};
-use cudarc::driver::{CudaContext, CudaStream, result};
+use cudarc::driver::sys::{self, CUdevice_attribute, CUevent_flags, CUmemPool_attribute, CUresult};
+use cudarc::driver::{CudaContext, CudaEvent, CudaStream, result};
 
 use super::error::CudaError;
 
@@ -52,6 +52,23 @@ pub fn device_count() -> Result<usize, CudaError> {
         return Ok(0);
     }
     count_of(result::init().and_then(|()| result::device::get_count()))
+}
+
+/// Tells how much memory GPU `ordinal` has, in bytes.
+///
+/// Errors: [`CudaError::NoDriver`], [`CudaError::NoAnswer`], [`CudaError::NoDevice`], [`CudaError::Driver`].
+pub(crate) fn memory_of(ordinal: usize) -> Result<u64, CudaError> {
+    if !has_driver() {
+        return Err(CudaError::NoDriver);
+    }
+    let count = device_count()?;
+    let number =
+        i32::try_from(ordinal).ok().filter(|_| ordinal < count).ok_or(CudaError::NoDevice { ordinal, count })?;
+    let failed = CudaError::driver("asking for a GPU's memory");
+    let device = result::device::get(number).map_err(failed)?;
+    // SAFETY: the device is one that the driver has just named.
+    let bytes = unsafe { result::device::total_mem(device) }.map_err(failed)?;
+    Ok(bytes as u64)
 }
 
 /// Only a driver that says so has no GPUs.
@@ -134,6 +151,18 @@ impl Context {
     /// The same, to record events on.
     pub(super) fn queue(&self) -> &CudaStream {
         &self.stream
+    }
+
+    /// Makes another stream, for copies beside what is computed.
+    pub(super) fn new_stream(&self) -> Result<Arc<CudaStream>, CudaError> {
+        self.context.new_stream().map_err(CudaError::driver("making a stream"))
+    }
+
+    /// Makes a mark, which is behind nothing yet. Whoever waits for it sleeps.
+    pub(super) fn new_event(&self) -> Result<CudaEvent, CudaError> {
+        self.context
+            .new_event(Some(CUevent_flags::CU_EVENT_BLOCKING_SYNC))
+            .map_err(CudaError::driver("making an event"))
     }
 
     /// Which GPU it is.

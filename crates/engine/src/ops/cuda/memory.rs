@@ -50,6 +50,19 @@ impl DeviceMemory {
         Ok(memory)
     }
 
+    /// How many bytes it has.
+    pub(super) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Where `bytes` bytes from `offset` on lie.
+    ///
+    /// Panics: When they are not inside it.
+    pub(super) fn place(&self, offset: usize, bytes: usize) -> CUdeviceptr {
+        assert!(offset + bytes <= self.bytes, "{bytes} bytes at {offset} of {}", self.bytes);
+        self.address + offset as CUdeviceptr
+    }
+
     /// Where it begins.
     pub(super) fn address(&self) -> CUdeviceptr {
         self.address
@@ -64,12 +77,11 @@ impl DeviceMemory {
     ///
     /// Panics: When they do not fit.
     pub(super) fn upload(&self, offset: usize, bytes: &[u8]) -> Result<(), CudaError> {
-        assert!(offset + bytes.len() <= self.bytes, "{} bytes at {offset} of {}", bytes.len(), self.bytes);
+        let address = self.place(offset, bytes.len());
         if bytes.is_empty() {
             return Ok(());
         }
         self.context.bind()?;
-        let address = self.address + offset as CUdeviceptr;
         // SAFETY: the range lies inside the memory, and the wait below is over before `bytes` can change or go: a GPU may
         // read ordinary memory of the host itself, and later than the call returns.
         let queued = unsafe { result::memcpy_htod_async(address, bytes, self.context.stream()) }
@@ -81,12 +93,11 @@ impl DeviceMemory {
     ///
     /// Panics: When there are not so many.
     pub(super) fn download(&self, offset: usize, out: &mut [u8]) -> Result<(), CudaError> {
-        assert!(offset + out.len() <= self.bytes, "{} bytes at {offset} of {}", out.len(), self.bytes);
+        let address = self.place(offset, out.len());
         if out.is_empty() {
             return Ok(());
         }
         self.context.bind()?;
-        let address = self.address + offset as CUdeviceptr;
         // SAFETY: the range lies inside the memory, and `out` is not touched until the wait below is over.
         let queued = unsafe { result::memcpy_dtoh_async(out, address, self.context.stream()) }
             .map_err(CudaError::driver("copying from the GPU"));

@@ -24,6 +24,7 @@ mod norm;
 mod operations;
 mod pixels;
 mod rows;
+mod stream;
 mod transfer;
 
 use std::sync::Arc;
@@ -32,11 +33,13 @@ use std::sync::atomic::AtomicBool;
 pub use attention::AttentionChoice;
 pub(crate) use blas::WORKSPACE_BYTES;
 pub use buffer::CudaBuffer;
+pub(crate) use context::memory_of;
 pub use context::{Gpu, device_count};
 pub(crate) use conv::GATHER_BYTES;
 pub(crate) use cudnn::log_sum_bytes;
 pub use error::{CudaError, Fault, fault};
 pub use libraries::open_libraries_in;
+pub use stream::CudaSlot;
 
 use self::attention::Told;
 use self::blas::Blas;
@@ -44,6 +47,7 @@ use self::context::Context;
 use self::cudnn::Cudnn;
 use self::kernels::{Argument, Grid, Kernels};
 use self::memory::DeviceMemory;
+use self::stream::Streams;
 use super::OpError;
 
 /// Runs operations on one GPU.
@@ -59,13 +63,15 @@ pub struct Cuda {
     told: Told,
     /// Whether the log has told of a weight that is converted at every use.
     told_of_casts: AtomicBool,
+    streams: Streams,
 }
 
 impl Cuda {
-    /// Opens GPU `ordinal` with its libraries and loads the kernels.
+    /// Opens GPU `ordinal` with its libraries and loads the kernels. Of weights that stream again and again, at most
+    /// `masters_bytes` are kept in the host's memory for it to copy from.
     ///
     /// Errors: [`CudaError`] naming what is missing and how to get it.
-    pub fn open(ordinal: usize, attention: AttentionChoice) -> Result<Self, CudaError> {
+    pub fn open(ordinal: usize, attention: AttentionChoice, masters_bytes: usize) -> Result<Self, CudaError> {
         let context = Arc::new(Context::open(ordinal)?);
         let gpu = context.describe()?;
         let kernels = Kernels::load(&context)?;
@@ -75,8 +81,8 @@ impl Cuda {
             AttentionChoice::Cudnn => Some(Cudnn::open(&context)?),
             AttentionChoice::Auto => Cudnn::open_if_useful(&context)?,
         };
-        let opened =
-            Self { context, kernels, blas, cudnn, attention, gpu, told: Told::default(), told_of_casts: false.into() };
+        let (told, told_of_casts, streams) = (Told::default(), false.into(), Streams::new(masters_bytes));
+        let opened = Self { context, kernels, blas, cudnn, attention, gpu, told, told_of_casts, streams };
         tracing::info!(
             gpu = %opened.gpu.name,
             capability = %format_args!("{}.{}", opened.gpu.capability.0, opened.gpu.capability.1),

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::buffer::CudaBuffer;
 use super::context::Context;
-use super::{Cuda, CudaError};
+use super::{Cuda, CudaError, CudaSlot};
 use crate::checkpoint::Stored;
 use crate::ops::{
-    Activation, AliasFreeSnake, CausalConv3dShape, Conv1dShape, DType, Dims, GateOrder, GroupNorm, Modulation,
+    Activation, AliasFreeSnake, CausalConv3dShape, Conv1dShape, DType, Dims, GateOrder, GroupNorm, Masters, Modulation,
     NormRounding, OpError, Ops, Rotary, Tensor, View, ViewMut,
 };
 
@@ -76,6 +76,7 @@ impl Cuda {
 
 impl Ops for Cuda {
     type Buffer = CudaBuffer;
+    type Slot = CudaSlot;
 
     fn alloc(&self, dtype: DType, shape: Dims) -> Result<Tensor<Buf>, OpError> {
         self.alloc_of(dtype, shape)
@@ -89,8 +90,16 @@ impl Ops for Cuda {
         self.weight_of(stored, Some(dtype))
     }
 
+    fn slot(&self, masters: Masters) -> Result<CudaSlot, OpError> {
+        self.slot_of(masters)
+    }
+
     fn indices(&self, values: &[u32]) -> Result<Tensor<Buf>, OpError> {
         self.indices_of(values)
+    }
+
+    fn trim(&self) -> Result<(), OpError> {
+        self.trim_pool().map_err(CudaError::of("trim"))
     }
 
     fn write(&self, values: &[f32], y: ViewMut<'_, Buf>) -> Result<(), OpError> {

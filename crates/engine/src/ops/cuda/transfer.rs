@@ -1,12 +1,13 @@
 //! What comes from the host and goes to it: new tensors, weights, values and indices.
 
 use super::Cuda;
-use super::buffer::{Content, CudaBuffer, address};
+use super::buffer::{Content, CudaBuffer, Memory, address};
 use super::error::CudaError;
 use super::kernels::argument;
 use super::memory::DeviceMemory;
 use super::rows::{Rows, input, output};
-use crate::checkpoint::{Stored, StoredDtype};
+use crate::checkpoint::Stored;
+use crate::ops::slot::floats_of;
 use crate::ops::{DType, Dims, OpError, Tensor, View, ViewMut, Window};
 
 type X<'a> = View<'a, CudaBuffer>;
@@ -22,26 +23,7 @@ impl Cuda {
     /// Uploads a weight and rounds it to `dtype`, or leaves it in the type that it is stored in. Only one of the two stays.
     pub(super) fn weight_of(&self, stored: &Stored, dtype: Option<DType>) -> Result<Tensor<CudaBuffer>, OpError> {
         const OP: &str = "weight";
-        let shape = match stored.shape.as_slice() {
-            [] => Dims::new(&[1]),
-            shape if shape.len() <= Dims::MOST => Dims::new(shape),
-            shape => {
-                let expected = vec![0; Dims::MOST];
-                return Err(OpError::Shape { op: OP, name: "stored", expected, actual: shape.to_vec() });
-            }
-        };
-        let Some(first) = stored.pieces.first() else {
-            return Err(OpError::Shape { op: OP, name: "pieces", expected: vec![1], actual: vec![0] });
-        };
-        let from = match first.dtype() {
-            StoredDtype::F32 => DType::F32,
-            StoredDtype::BF16 => DType::Bf16,
-            StoredDtype::F16 => DType::F16,
-            other => {
-                let source = format!("{} is {other}, expected F32, BF16 or F16", first.name()).into();
-                return Err(OpError::Backend { op: OP, source });
-            }
-        };
+        let (from, shape) = floats_of(OP, stored)?;
         let uploaded = self.scratch(OP, shape.elements() * from.size())?;
         let mut offset = 0;
         for piece in &stored.pieces {
@@ -50,7 +32,7 @@ impl Cuda {
         }
         let dtype = dtype.unwrap_or(from);
         let memory = if dtype == from { uploaded } else { self.copy_of(OP, &uploaded, from, shape.elements(), dtype)? };
-        Ok(Tensor::from_buffer(CudaBuffer { memory, content: Content::Weight }, dtype, shape))
+        Ok(Tensor::from_buffer(CudaBuffer { memory: Memory::Own(memory), content: Content::Weight }, dtype, shape))
     }
 
     pub(super) fn indices_of(&self, values: &[u32]) -> Result<Tensor<CudaBuffer>, OpError> {
@@ -59,7 +41,11 @@ impl Cuda {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         memory.upload(0, &bytes).map_err(CudaError::of(OP))?;
         let content = Content::Indices(values.to_vec());
-        Ok(Tensor::from_buffer(CudaBuffer { memory, content }, DType::U32, Dims::new(&[values.len()])))
+        Ok(Tensor::from_buffer(
+            CudaBuffer { memory: Memory::Own(memory), content },
+            DType::U32,
+            Dims::new(&[values.len()]),
+        ))
     }
 
     /// Downloads the elements of a view as they are.

@@ -14,15 +14,6 @@ use crate::video_vae::chunks::ChunkGeometry;
 use crate::video_vae::tiles::split_tiles;
 use crate::video_vae::{TileBuffers, film_plan};
 
-/// How the video decoder's blocks live while it decodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum VideoDecode {
-    /// All of them on the device.
-    Staged,
-    /// Through slots, once for every clip of every tile.
-    Streamed,
-}
-
 impl Planner {
     /// Latents to samples.
     pub(in super::super) fn decode_audio(&self, frames: FrameCount) -> PhasePlan {
@@ -34,24 +25,16 @@ impl Planner {
     }
 
     /// Latents to frames.
-    pub(in super::super) fn decode_video(&self, canvas: Canvas, frames: FrameCount, how: VideoDecode) -> PhasePlan {
+    pub(in super::super) fn decode_video(&self, canvas: Canvas, frames: FrameCount) -> PhasePlan {
         let (config, compute, tiles) = (&self.sizes.video_vae, self.precision.decode, self.sizes.tiles());
         let side = config.spatial_compression();
         let [height, width] = [canvas.height(), canvas.width()].map(|pixels| pixels as usize);
         let (rows, columns) = (split_tiles(height, tiles, side), split_tiles(width, tiles, side));
         let cost = self.decoder_cost();
-        let clips = rows.len() * columns.len() * cost.chunks(frames) as usize;
 
         let mut phase = self.phase(Phase::DecodeVideo);
         phase.stage("video decoder ends", self.parts.video_decoder_ends);
-        let blocks = self.parts.video_decoder_blocks;
-        match how {
-            VideoDecode::Staged => phase.stage("video decoder blocks", blocks),
-            VideoDecode::Streamed => {
-                phase.stream("video decoder blocks", blocks, clips as u64);
-                phase.slots(&[blocks]);
-            }
-        }
+        phase.stage("video decoder blocks", self.parts.video_decoder_blocks);
         let [tile_height, tile_width] = [rows[0].len / side, columns[0].len / side];
         let tile = TileBuffers::<HostBuffer>::plan(config, compute, tile_height, tile_width);
         let tokens = ChunkGeometry::of(config).clip_latents() * tile_height * tile_width;
@@ -67,10 +50,7 @@ impl Planner {
         let rate = self.rates.decode_tflops;
         let computed = self.rates.compute_seconds(cost.decode(canvas, frames).get(), rate, compute);
         let copied = self.rates.copy_seconds(phase.moved_bytes);
-        phase.seconds = Some(match how {
-            VideoDecode::Staged => copied + computed,
-            VideoDecode::Streamed => copied.max(computed),
-        });
+        phase.seconds = Some(copied + computed);
         phase
     }
 

@@ -65,7 +65,6 @@ impl Planner {
         phase.stream("language layers", self.parts.text_layers, 1);
         phase.slots(&[self.parts.text_layers]);
         phase.buffers(&TextBuffers::<HostBuffer>::plan(config, dtype, self.memory.feed_forward_bytes, rows));
-        phase.buffers(&ActivationPlan::new(vec![Planned::new("token_ids", DType::U32, [rows])]));
         if !(conditions.pictures.is_empty() && conditions.videos.is_empty()) {
             phase.buffers(&self.features(conditions));
         }

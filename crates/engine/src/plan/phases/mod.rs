@@ -4,5 +4,4 @@ mod decode;
 mod encode;
 mod transformer;
 
-pub(super) use decode::VideoDecode;
 pub(super) use transformer::TransformerShape;

@@ -19,7 +19,7 @@ pub(super) fn refusals(options: &OperationOptions, ops: &Cuda) -> Result<(), Err
 
     const FOREIGN: &str = "an operand of another queue";
     let ordinal = Device::Cuda(ops.gpu().ordinal);
-    let other = Backend::open(ordinal, options.attention, super::ATTENTION_BYTES).map_err(LoadError::Device)?;
+    let other = Backend::open(ordinal, options.attention, super::BOUNDS).map_err(LoadError::Device)?;
     let Backend::Cuda(other) = other else { return Err(Error::NoGpu) };
     let ours = ops.alloc(DType::F32, [2, 3].into()).map_err(of_op(FOREIGN))?;
     let mut theirs = other.alloc(DType::F32, [2, 3].into()).map_err(of_op(FOREIGN))?;

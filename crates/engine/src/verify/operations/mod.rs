@@ -13,14 +13,14 @@ use self::draw::Draw;
 use super::compare::Comparison;
 use super::golden::Error;
 use super::report::{Line, Place, Report, Summary};
-use crate::device::{Backend, Device};
+use crate::device::{Backend, Device, HostBounds};
 use crate::load::LoadError;
 use crate::ops::cpu::Cpu;
 use crate::ops::cuda::{AttentionChoice, CudaError};
 use crate::ops::{DType, OpError, Ops, Tensor};
 
 /// Scores that the twin's attention holds at a time.
-const ATTENTION_BYTES: usize = 64 << 20;
+const BOUNDS: HostBounds = HostBounds { attention_bytes: 64 << 20, masters_bytes: 0 };
 
 /// What to compare.
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +43,7 @@ pub fn run_operations(
     opened: &mut dyn FnMut(&str),
     listener: &mut dyn FnMut(Line),
 ) -> Result<Summary, Error> {
-    let backend = Backend::open(options.device, options.attention, ATTENTION_BYTES).map_err(LoadError::Device)?;
+    let backend = Backend::open(options.device, options.attention, BOUNDS).map_err(LoadError::Device)?;
     opened(&backend.describe());
     match backend {
         Backend::Cpu(_) => Err(Error::NoGpu),
@@ -56,7 +56,7 @@ pub fn run_operations(
 }
 
 fn compare_all<O: Ops>(ops: &O, seed: u64, listener: &mut dyn FnMut(Line)) -> Result<Summary, Error> {
-    let twin = Cpu::new(ATTENTION_BYTES);
+    let twin = Cpu::new(BOUNDS.attention_bytes);
     let mut report = Report::new(listener);
     for (index, case) in list::cases().into_iter().enumerate() {
         let place = Place::new(case.operation.name(), None);
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn the_processor_agrees_with_itself_and_every_operation_is_there() {
         let mut lines = Vec::new();
-        let summary = compare_all(&Cpu::new(ATTENTION_BYTES), 7, &mut |line| lines.push(line)).unwrap();
+        let summary = compare_all(&Cpu::new(BOUNDS.attention_bytes), 7, &mut |line| lines.push(line)).unwrap();
         assert_eq!(summary.failed, 0, "{lines:?}");
         let mut operations: Vec<&str> = lines.iter().map(|line| line.case.as_str()).collect();
         operations.sort_unstable();
