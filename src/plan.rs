@@ -97,6 +97,9 @@ struct NumericsArgs {
     /// change the last digits of sums
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = value_parser!(u32).range(1..))]
     feed_forward_scratch_mib: u32,
+    /// Memory for the transformer's queries, keys and values at a time, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = value_parser!(u32).range(1..))]
+    qkv_scratch_mib: u32,
 }
 
 /// How fast things go; an H200's measured rates or the profile's if none are given.
@@ -147,6 +150,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let budgets = args.budgets()?;
     let memory = MemoryBounds {
         feed_forward_bytes: (args.numerics.feed_forward_scratch_mib as usize) << 20,
+        qkv_bytes: (args.numerics.qkv_scratch_mib as usize) << 20,
         ..MemoryBounds::default()
     };
     let precision = Precision::new(args.numerics.dtype, args.numerics.decode_precision);

@@ -37,6 +37,9 @@ pub(super) struct Args {
     /// Memory for a feed-forward layer's inner activations at a time, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = value_parser!(u32).range(1..))]
     feed_forward_scratch_mib: u32,
+    /// Memory for the transformer's queries, keys and values at a time, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = value_parser!(u32).range(1..))]
+    qkv_scratch_mib: u32,
     /// How many times to measure, after two runs that are not
     #[arg(long, value_name = "N", default_value_t = 5)]
     repeats: usize,
@@ -90,6 +93,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         attention,
         memory: MemoryBounds {
             feed_forward_bytes: (args.feed_forward_scratch_mib as usize) << 20,
+            qkv_bytes: (args.qkv_scratch_mib as usize) << 20,
             ..MemoryBounds::default()
         },
         placement: args.offload.placement()?,

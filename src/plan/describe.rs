@@ -23,8 +23,8 @@ pub(super) fn text(shape: &RequestShape, plan: &ResidencyPlan, most: Option<usiz
     );
     [
         format!(
-            "A plan that nothing follows yet: the engine keeps every weight on the GPU, {today} GiB for this request, \
-             unless --offload says otherwise."
+            "An engine with --offload layer follows this plan; without it every weight stays on the GPU, {today} GiB for this \
+             request."
         ),
         head(shape, &plan.sequence),
         format!(

@@ -33,6 +33,10 @@ pub(crate) struct EngineArgs {
     /// sums
     #[arg(long, env = "CLAPBOARD_FEED_FORWARD_SCRATCH_MIB", value_name = "MIB", default_value_t = 512)]
     feed_forward_scratch_mib: usize,
+    /// Memory for the transformer's queries, keys and values at a time, in MiB: what is beyond goes by groups of heads; another bound
+    /// may change the last digits of sums
+    #[arg(long, env = "CLAPBOARD_QKV_SCRATCH_MIB", value_name = "MIB", default_value_t = 1024)]
+    qkv_scratch_mib: usize,
     /// Host memory for what the transformer has made of schedules, which later requests with the same one need not wait for,
     /// in MiB
     #[arg(long, env = "CLAPBOARD_ADALN_CACHE_MIB", value_name = "MIB", default_value_t = 2048)]
@@ -68,6 +72,7 @@ impl EngineArgs {
             memory: MemoryBounds {
                 attention_bytes: bytes("--attention-scratch-mib", self.attention_scratch_mib)?,
                 feed_forward_bytes: bytes("--feed-forward-scratch-mib", self.feed_forward_scratch_mib)?,
+                qkv_bytes: bytes("--qkv-scratch-mib", self.qkv_scratch_mib)?,
             },
             device,
             attention,

@@ -15,11 +15,11 @@ fn told(output: &Output) -> String {
 }
 
 #[test]
-fn the_release_is_planned_without_a_checkpoint_and_says_that_nothing_follows_it_yet() {
+fn the_release_is_planned_without_a_checkpoint_and_says_who_follows_the_plan() {
     let output = plan(&["--released", "--size", "1344x768", "--frames", "124", "--hbm", "12GiB", "--host", "64GiB"]);
     assert!(output.status.success(), "{output:?}");
     let told = told(&output);
-    assert!(told.starts_with("A plan that nothing follows yet: the engine keeps every weight on the GPU"), "{told}");
+    assert!(told.starts_with("An engine with --offload layer follows this plan; without it every weight stays on the GPU"), "{told}");
     for part in ["37810 rows", "resident", "streamed blocks", "language layers", "qkv", "AdaLN table"] {
         assert!(told.contains(part), "{part:?} is not in {told}");
     }

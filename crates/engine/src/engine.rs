@@ -50,11 +50,13 @@ pub struct MemoryBounds {
     pub attention_bytes: usize,
     /// Bytes of a feed-forward layer's inner activations held at a time.
     pub feed_forward_bytes: usize,
+    /// Bytes of the transformer's queries, keys and values held at a time: what is beyond goes by groups of heads.
+    pub qkv_bytes: usize,
 }
 
 impl Default for MemoryBounds {
     fn default() -> Self {
-        Self { attention_bytes: 256 << 20, feed_forward_bytes: 512 << 20 }
+        Self { attention_bytes: 256 << 20, feed_forward_bytes: 512 << 20, qkv_bytes: 1 << 30 }
     }
 }
 

@@ -196,7 +196,7 @@ where
         };
         let (stored, sizes) = (Arc::clone(&components.dit), dit_config.clone());
         let modulations = Arc::new(AdalnCache::new(config.adaln_cache_bytes));
-        let options = DitOptions { dtype, feed_forward_bytes, modulations };
+        let options = DitOptions { dtype, memory: config.memory, modulations };
         let dit = move |ops: &O, loading: Loading<'_>| {
             Dit::load(ops, &stored, sizes.clone(), options.clone(), loading, Box::new(Alone))
         };

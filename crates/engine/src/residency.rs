@@ -5,7 +5,7 @@ use clapboard_h3::packing::PackedLayout;
 
 use crate::checkpoint::Checkpoint;
 use crate::dit::{DitShape, StepTimesteps};
-use crate::engine::EngineConfig;
+use crate::engine::{EngineConfig, MemoryBounds};
 use crate::generate::GenerateError;
 use crate::host_memory;
 use crate::load::{LoadError, Mapped};
@@ -76,7 +76,7 @@ fn planner(sizes: ModelSizes, config: &EngineConfig) -> Planner {
 pub(crate) struct Residency {
     planner: Planner,
     budgets: Budgets,
-    feed_forward_bytes: usize,
+    memory: MemoryBounds,
 }
 
 impl Residency {
@@ -94,7 +94,7 @@ impl Residency {
         let Some(hbm_bytes) = config.budgets.hbm_bytes.or(free_bytes) else { return Ok(None) };
         let planner = planner(ModelSizes::of(&mapped.checkpoint, mapped.partition)?, config);
         let budgets = Budgets { hbm_bytes, host_bytes: config.budgets.host_bytes, resident_layers: resident };
-        Ok(Some(Self { planner, budgets, feed_forward_bytes: config.memory.feed_forward_bytes }))
+        Ok(Some(Self { planner, budgets, memory: config.memory }))
     }
 
     /// Returns how the transformer is placed while it denoises `spec`, laid out as `layout`.
@@ -104,7 +104,7 @@ impl Residency {
         let (video, audio) = (spec.video_sigmas.timesteps(), spec.audio_sigmas.timesteps());
         let steps = StepTimesteps::schedule(layout, &video, &audio);
         let laid_out = LaidOut {
-            dit: DitShape::of(layout, &steps, self.feed_forward_bytes),
+            dit: DitShape::of(layout, &steps, self.memory),
             forwards: steps.len(),
             canvas: spec.canvas,
             num_frames: spec.num_frames,

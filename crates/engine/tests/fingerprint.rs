@@ -46,6 +46,7 @@ fn whatever_changes_bits_changes_the_fingerprint() {
     let bounds = MemoryBounds::default();
     let attention = MemoryBounds { attention_bytes: bounds.attention_bytes / 2, ..bounds };
     let feed_forward = MemoryBounds { feed_forward_bytes: bounds.feed_forward_bytes / 2, ..bounds };
+    let qkv = MemoryBounds { qkv_bytes: bounds.qkv_bytes / 2, ..bounds };
     let others = [
         ("another seed", EngineConfig { checkpoint: tiny(folder.path(), 4, Layout::Original), ..config.clone() }),
         ("another layout", EngineConfig { checkpoint: tiny(folder.path(), 3, Layout::Diffusers), ..config.clone() }),
@@ -54,6 +55,7 @@ fn whatever_changes_bits_changes_the_fingerprint() {
         ("another decode precision", EngineConfig { decode: DecodePrecision::F16, ..config.clone() }),
         ("other attention chunks", EngineConfig { memory: attention, ..config.clone() }),
         ("other feed-forward chunks", EngineConfig { memory: feed_forward, ..config.clone() }),
+        ("other groups of heads", EngineConfig { memory: qkv, ..config.clone() }),
     ];
     let mut seen = vec![("the first", fingerprint(&config))];
     for (what, config) in others {

@@ -11,7 +11,8 @@ use clapboard_engine::checkpoint::tiny::write_tiny;
 use clapboard_engine::video_vae::DecodePrecision;
 use clapboard_engine::{
     ComputeDtype, Continuation, Engine, EngineConfig, FrameSink, GenerateError, LoadError, MediaChunk, MediaFormat,
-    NoCheckpoints, NoTap, Placement, Request, ResidentLayers, SinkError, Uninterrupted, Unwatched,
+    MemoryBounds, MemoryBudgets, NoCheckpoints, NoTap, Placement, Request, ResidentLayers, SinkError, Uninterrupted,
+    Unwatched,
 };
 use clapboard_h3::prepare::{Clip, Picture, PreparedReference, Sound};
 use clapboard_h3::{GenerationSpec, Input, InputRole, ModelProfile, Partition, Task, VideoRequest};
@@ -127,6 +128,58 @@ fn every_placement_makes_the_same_bits_of_every_task() {
             }
         }
     }
+}
+
+#[test]
+fn heads_by_groups_make_the_same_film_but_for_its_last_digits() {
+    let folder = tempfile::tempdir().unwrap();
+    for layout in [Layout::Original, Layout::Diffusers] {
+        let checkpoint = folder.path().join(layout.to_string());
+        write_tiny(14, layout, &checkpoint).unwrap();
+        let whole = config(&checkpoint, Task::T2va, ComputeDtype::F32, Placement::Resident);
+        // Too little for any group of more than one head.
+        let memory = MemoryBounds { qkv_bytes: 1, ..whole.memory };
+        let one_by_one = EngineConfig { memory, ..whole.clone() };
+        let [first, second] = [whole, one_by_one].map(|config| {
+            let mut engine = Engine::load(&config).unwrap();
+            let (spec, media) = request(&engine.profile().clone(), Task::T2va, 8);
+            generate(&mut engine, &spec, &media).unwrap()
+        });
+        let levels = first.frames.iter().zip(&second.frames).map(|(one, other)| one.abs_diff(*other)).max();
+        assert!(levels <= Some(1), "{layout}: {levels:?} levels");
+        let samples = first.samples.iter().zip(&second.samples);
+        let apart = samples.map(|(one, other)| (f32::from_bits(*one) - f32::from_bits(*other)).abs());
+        let apart = apart.fold(0.0, f32::max);
+        assert!(apart < 1e-4, "{layout}: samples are {apart} apart");
+        assert_eq!((first.frames.len(), first.samples.len()), (second.frames.len(), second.samples.len()));
+    }
+}
+
+#[test]
+fn a_budget_decides_what_stays_and_refuses_what_has_no_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoint = folder.path().join("tiny");
+    write_tiny(15, Layout::Original, &checkpoint).unwrap();
+    let auto = Placement::Layers { resident: ResidentLayers::Auto };
+    let resident = config(&checkpoint, Task::T2va, ComputeDtype::F32, Placement::Resident);
+    let within = |hbm_bytes| EngineConfig {
+        placement: auto,
+        budgets: MemoryBudgets { hbm_bytes: Some(hbm_bytes), host_bytes: None },
+        ..resident.clone()
+    };
+    let made = |config: &EngineConfig| {
+        let mut engine = Engine::load(config).unwrap();
+        let (spec, media) = request(&engine.profile().clone(), Task::T2va, 9);
+        generate(&mut engine, &spec, &media)
+    };
+    let all = made(&resident).unwrap();
+    assert!(made(&within(4 << 30)).unwrap() == all);
+    let refused = made(&within(1 << 20)).err().unwrap();
+    let GenerateError::OutOfMemory(reason) = refused else { panic!("{refused:?}") };
+    assert!(reason.to_string().contains("the budget is 0.01 GiB"), "{reason}");
+    assert!(matches!(within(1 << 20).largest_rows(), Err(LoadError::Budget { .. })));
+    assert!(within(64 << 30).largest_rows().unwrap().unwrap() > within(4 << 30).largest_rows().unwrap().unwrap());
+    assert_eq!(resident.largest_rows().unwrap(), None);
 }
 
 #[test]

@@ -74,11 +74,7 @@ where
     let inventory = Inventory::dit(ComponentId::Dit(Partition::Fl2va), &config);
     let component = Arc::new(Component::drawn(&inventory, layout, seed, |_| true)?);
     let text_dim = config.text_dim;
-    let how = DitOptions {
-        dtype,
-        feed_forward_bytes: options.memory.feed_forward_bytes,
-        modulations: Arc::new(AdalnCache::new(0)),
-    };
+    let how = DitOptions { dtype, memory: options.memory, modulations: Arc::new(AdalnCache::new(0)) };
     let dit = Dit::load(ops, &component, config, how, Loading::unwatched(options.placement), Box::new(Alone))?;
     let mut prompt = ops.alloc(dtype, [packed.text_rows, text_dim].into())?;
     ops.write(&drawn(seed, "prompt_embeds", packed.text_rows * text_dim), prompt.view_mut())?;

@@ -32,7 +32,7 @@ impl<O: Ops> Layers<'_, O> {
         mut tap: Option<&mut (dyn Tap + '_)>,
     ) -> Result<(), OpError> {
         let (ops, eps, rows) = (self.ops, self.config.norm_eps as f32, inputs.rows);
-        let DitBuffers { hidden, normed, qkv, attended, branch, gate_up, gated, modulation, .. } = buffers;
+        let DitBuffers { hidden, normed, qkv, attended, gate_up, gated, modulation, .. } = buffers;
         let table = ModulationTable::of(modulation.view().select(0, inputs.index));
         if let Some(tap) = tap.as_deref_mut() {
             see_modulation(ops, &table, inputs.distinct, tap)?;
@@ -42,20 +42,20 @@ impl<O: Ops> Layers<'_, O> {
         let before_attention = modulate(Chunk::AttentionShift, Chunk::AttentionScale);
         ops.rms_norm_modulate(hidden.view(), weights.norm1.view(), eps, before_attention, normed.view_mut())?;
         let inner = AttentionBuffers { qkv: qkv.view_mut(), attended: attended.view_mut() };
-        self.attend(&weights.attention, Some(inputs.rotary), normed.view(), inner, branch.view_mut())?;
+        self.attend(&weights.attention, Some(inputs.rotary), inner, normed.view_mut())?;
         if let Some(tap) = tap.as_deref_mut() {
-            tap.see("dit.block0_attn_out", branch.shape(), &|| ops.read(branch.view()))?;
+            tap.see("dit.block0_attn_out", normed.shape(), &|| ops.read(normed.view()))?;
         }
-        ops.gated_add(branch.view(), table.chunk(Chunk::AttentionGate), Some(rows), hidden.view_mut())?;
+        ops.gated_add(normed.view(), table.chunk(Chunk::AttentionGate), Some(rows), hidden.view_mut())?;
 
         let before_feed_forward = modulate(Chunk::FeedForwardShift, Chunk::FeedForwardScale);
         ops.rms_norm_modulate(hidden.view(), weights.norm2.view(), eps, before_feed_forward, normed.view_mut())?;
         let inner = FeedForwardBuffers { gate_up, gated };
-        self.feed_forward(&weights.feed_forward, normed.view(), inner, branch.view_mut())?;
+        self.feed_forward(&weights.feed_forward, inner, normed.view_mut())?;
         if let Some(tap) = tap.as_deref_mut() {
-            tap.see("dit.block0_ff_out", branch.shape(), &|| ops.read(branch.view()))?;
+            tap.see("dit.block0_ff_out", normed.shape(), &|| ops.read(normed.view()))?;
         }
-        ops.gated_add(branch.view(), table.chunk(Chunk::FeedForwardGate), Some(rows), hidden.view_mut())?;
+        ops.gated_add(normed.view(), table.chunk(Chunk::FeedForwardGate), Some(rows), hidden.view_mut())?;
         if let Some(tap) = tap {
             tap.see("dit.block0_out", hidden.shape(), &|| ops.read(hidden.view()))?;
         }

@@ -1,5 +1,6 @@
 //! The transformer as a whole: begin a request, predict the velocities of a step.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use clapboard_h3::packing::PackedLayout;
@@ -13,6 +14,7 @@ use super::rotary::{RotaryTables, rotary_tables};
 use super::timestep::sinusoid;
 use super::weights::{DitBlockWeights, DitStartWeights, DitWeights, RefinerBlockWeights, load_adaln};
 use crate::checkpoint::{Component, DitConfig};
+use crate::engine::MemoryBounds;
 use crate::load::{LoadError, Loading, Passing};
 use crate::ops::{Activation, DType, Modulation, OpError, Ops, Tensor, View};
 use crate::parallel::Rank;
@@ -26,8 +28,8 @@ use crate::weights::{WeightLoader, WeightSource};
 pub struct DitOptions {
     /// F32 or BF16.
     pub dtype: DType,
-    /// Bytes that one chunk of a feed-forward layer's inner activations may take.
-    pub feed_forward_bytes: usize,
+    /// Bounds of its buffers.
+    pub memory: MemoryBounds,
     /// Keeps modulations between requests; one transformer's alone.
     pub modulations: Arc<AdalnCache>,
 }
@@ -108,10 +110,10 @@ where
     ) -> Result<DitRequest<O::Buffer>, RunError> {
         let config = &self.config;
         let steps = StepTimesteps::schedule(layout, video_timesteps, audio_timesteps);
-        let shape = DitShape::of(layout, &steps, self.options.feed_forward_bytes);
+        let shape = DitShape::of(layout, &steps, self.options.memory);
         // First of all: a sequence that memory has no room for is refused before its tables are computed.
         let buffers = DitBuffers::make(ops, &DitBuffers::<O::Buffer>::plan(config, self.options.dtype, &shape))?;
-        let plan = refiner::plan(config, self.options.dtype, layout.text_rows, shape.feed_forward_bytes);
+        let plan = refiner::plan(config, self.options.dtype, layout.text_rows, self.options.memory);
         let start = self.start.block(ops, 0)?;
         let text = self.layers(ops).refine(
             RefinerWeights { start: &start, blocks: &*self.refiner },
@@ -216,15 +218,29 @@ where
         audio_rows: View<'_, O::Buffer>,
         tap: Option<&mut (dyn Tap + '_)>,
     ) -> Result<(), OpError> {
-        let DitBuffers { hidden, video_embeds, audio_embeds, .. } = buffers;
-        self.weights.video_patch_proj.apply(ops, video_rows, video_embeds.view_mut())?;
-        self.weights.audio_patch_proj.apply(ops, audio_rows, audio_embeds.view_mut())?;
+        let DitBuffers { hidden, embeds, .. } = buffers;
         ops.scatter_rows(fixed.text.view(), fixed.text_indices.view(), hidden.view_mut())?;
-        ops.scatter_rows(video_embeds.view(), fixed.video_indices.view(), hidden.view_mut())?;
-        ops.scatter_rows(audio_embeds.view(), fixed.audio_indices.view(), hidden.view_mut())?;
+        for (projection, rows, indices) in [
+            (&self.weights.video_patch_proj, video_rows, &fixed.video_indices),
+            (&self.weights.audio_patch_proj, audio_rows, &fixed.audio_indices),
+        ] {
+            for chunk in chunks(rows.len_rows(), embeds.shape()[0]) {
+                let here = 0..chunk.len();
+                projection.apply(ops, rows.rows(chunk.clone()), embeds.rows_mut(here.clone()))?;
+                ops.scatter_rows(embeds.rows(here), indices.rows(chunk), hidden.view_mut())?;
+            }
+        }
         if let Some(tap) = tap {
-            tap.see("dit.video_embeds", video_embeds.shape(), &|| ops.read(video_embeds.view()))?;
-            tap.see("dit.audio_embeds", audio_embeds.shape(), &|| ops.read(audio_embeds.view()))?;
+            // Whole, as they are compared; nobody else makes them so.
+            let whole = |projection: &Linear<O::Buffer>, rows: View<'_, O::Buffer>| {
+                let mut embeds = ops.alloc(DType::F32, [rows.len_rows(), self.config.hidden_size].into())?;
+                projection.apply(ops, rows, embeds.view_mut())?;
+                ops.read(embeds.view())
+            };
+            let shape = |rows: View<'_, O::Buffer>| [rows.len_rows(), self.config.hidden_size];
+            let (video, audio) = (&self.weights.video_patch_proj, &self.weights.audio_patch_proj);
+            tap.see("dit.video_embeds", &shape(video_rows), &|| whole(video, video_rows))?;
+            tap.see("dit.audio_embeds", &shape(audio_rows), &|| whole(audio, audio_rows))?;
             tap.see("dit.block0_in", hidden.shape(), &|| ops.read(hidden.view()))?;
         }
         Ok(())
@@ -280,16 +296,7 @@ where
         run: &mut Run<'_>,
     ) -> Result<(), OpError> {
         let hidden_size = self.config.hidden_size;
-        let DitBuffers {
-            hidden,
-            normed,
-            final_modulation,
-            video_embeds,
-            audio_embeds,
-            video_velocity,
-            audio_velocity,
-            ..
-        } = buffers;
+        let DitBuffers { hidden, normed, final_modulation, embeds, video_velocity, audio_velocity, .. } = buffers;
         self.weights.final_adaln.apply(ops, fixed.activated.view().select(0, step), final_modulation.view_mut())?;
         let chunk = |start: usize| final_modulation.view().narrow(1, start..start + hidden_size);
         let modulation =
@@ -299,9 +306,21 @@ where
         if step == 0 {
             run.tap.see("dit.norm_out", normed.shape(), &|| ops.read(normed.view()))?;
         }
-        ops.gather_rows(normed.view(), fixed.video_indices.view(), video_embeds.view_mut())?;
-        ops.gather_rows(normed.view(), fixed.audio_indices.view(), audio_embeds.view_mut())?;
-        self.weights.video_out.apply(ops, video_embeds.view(), video_velocity.view_mut())?;
-        self.weights.audio_out.apply(ops, audio_embeds.view(), audio_velocity.view_mut())
+        for (head, indices, velocity) in [
+            (&self.weights.video_out, &fixed.video_indices, video_velocity),
+            (&self.weights.audio_out, &fixed.audio_indices, audio_velocity),
+        ] {
+            for chunk in chunks(velocity.shape()[0], embeds.shape()[0]) {
+                let here = 0..chunk.len();
+                ops.gather_rows(normed.view(), indices.rows(chunk.clone()), embeds.rows_mut(here.clone()))?;
+                head.apply(ops, embeds.rows(here), velocity.rows_mut(chunk))?;
+            }
+        }
+        Ok(())
     }
+}
+
+/// Cuts `rows` into ranges of at most `most`.
+fn chunks(rows: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..rows).step_by(most).map(move |start| start..(start + most).min(rows))
 }

@@ -72,12 +72,13 @@ pub(crate) fn fingerprint<O: Ops>(
         adaln_cache_bytes: _,
         budgets: _,
     } = config;
-    let MemoryBounds { attention_bytes, feed_forward_bytes } = memory;
+    let MemoryBounds { attention_bytes, feed_forward_bytes, qkv_bytes } = memory;
     transcript.say("partition", mapped.partition);
     transcript.say("dtype", format_args!("{dtype:?}"));
     transcript.say("decode", format_args!("{decode:?}"));
     transcript.say("attention_bytes", attention_bytes);
     transcript.say("feed_forward_bytes", feed_forward_bytes);
+    transcript.say("qkv_bytes", qkv_bytes);
     transcript.say("processor", format_args!("{:?}", mapped.checkpoint.processor()?));
     weights::describe(mapped, loading, &mut transcript)?;
     Ok(transcript.end())

@@ -125,11 +125,14 @@ impl Planner {
                 video_rows: rows - text_rows,
                 audio_rows: 0,
                 timesteps: MOST_TIMESTEPS,
-                feed_forward_bytes: self.memory.feed_forward_bytes,
+                memory: self.memory,
             };
             let shape = TransformerShape { dit, forwards };
+            // A shorter sequence may have larger groups of heads: it is the bound that every one keeps to.
+            let whole = 3 * (rows * self.sizes.dit.inner_dim() * self.precision.dtype.size()) as u64;
+            let qkv = whole.min(self.memory.qkv_bytes as u64);
             let phases = [self.prepare(&shape), self.denoise(&shape, self.fewest_resident())];
-            phases.iter().all(|phase| phase.peak_bytes() <= hbm_bytes)
+            phases.iter().all(|phase| phase.peak_bytes() - phase.bytes_of("qkv") + qkv <= hbm_bytes)
         };
         let canvas = self.largest_canvas()?;
         let frames = FrameCount::MIN;
@@ -152,7 +155,8 @@ impl Planner {
     /// The canvas of the most pixels that the checkpoint's geometry derives from its limits.
     fn largest_canvas(&self) -> Option<Canvas> {
         let geometry = &self.sizes.settings.geometry;
-        let ratio = geometry.canvas_max_pixels as f64 / f64::from(geometry.canvas_short_edge).powi(2);
+        // No canvas is wider than 4:1.
+        let ratio = (geometry.canvas_max_pixels as f64 / f64::from(geometry.canvas_short_edge).powi(2)).min(4.0);
         let width = (f64::from(geometry.canvas_short_edge) * ratio) as u64;
         geometry.explicit_canvas(width, u64::from(geometry.canvas_short_edge)).ok()
     }
@@ -165,7 +169,7 @@ impl Planner {
             video_rows: sequence.video_rows,
             audio_rows: sequence.audio_rows,
             timesteps: sequence.timesteps,
-            feed_forward_bytes: self.memory.feed_forward_bytes,
+            memory: self.memory,
         };
         let transformer = TransformerShape { dit, forwards: sequence.forwards };
         Ok(Measured { shape: *shape, sequence, conditions, transformer })

@@ -45,7 +45,7 @@ pub struct ResidencyPlan {
     pub step: StepPlan,
     /// The host.
     pub host: HostPlan,
-    /// What the engine takes of the device today, which keeps every weight there.
+    /// What an engine takes of the device that keeps every weight there.
     pub unstreamed_hbm_bytes: u64,
 }
 

@@ -30,7 +30,7 @@ impl Planner {
         let rows = shape.dit.text_rows;
         let prompt = Planned::new("prompt_embeds", dtype, [rows, config.text_dim]);
         phase.buffers(&ActivationPlan::new(vec![prompt]));
-        let refiner = refiner_plan(config, dtype, rows, shape.dit.feed_forward_bytes).bytes() as u64;
+        let refiner = refiner_plan(config, dtype, rows, self.memory).bytes() as u64;
         phase.hold("refiner", HoldingKind::Buffer, 1, refiner);
         phase.buffers(&embedding_plan(config, shape.dit.timesteps));
         phase.buffers(&products_plan(config, dtype, shape.forwards, shape.dit.timesteps));
