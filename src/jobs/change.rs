@@ -32,7 +32,7 @@ pub(super) async fn retry(args: RetryArgs) -> anyhow::Result<()> {
 
 pub(super) async fn cancel(args: CancelArgs) -> anyhow::Result<()> {
     let (store, before) = args.which.find().await?;
-    let job = store.cancel(&before.tenant, before.id).await?.with_context(|| args.which.none())?;
+    let job = store.cancel(&before.tenant, before.id).await?.with_context(|| args.which.none())?.job;
     let meaning = match job.state {
         JobState::Cancelled => "it does not run any more",
         JobState::Running => "its worker hears of the cancel with its next heartbeat",

@@ -4,8 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 
-use clapboard_jobs::{Job, JobId, JobState, Store, StoreError, Tenant};
-use clapboard_telemetry::metrics::{self, names};
+use clapboard_jobs::{Cancelled, Job, JobId, Store, StoreError, Tenant};
+use clapboard_telemetry::metrics::names;
 
 use super::id::VideoId;
 use super::{Video, described, poll_after};
@@ -39,14 +39,11 @@ pub(crate) async fn cancel(
 
 /// Cancels a job, and counts it if that has ended it.
 pub(super) async fn end(store: &dyn Store, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError> {
-    // By the store's clock, since a job that had ended before is not counted again.
-    let before = if metrics::is_on() { store.now().await.ok() } else { None };
-    let cancelled = store.cancel(tenant, id).await?;
-    if let (Some(before), Some(job)) = (before, &cancelled)
-        && job.state == JobState::Cancelled
-        && job.finished_at.is_some_and(|at| at >= before)
-    {
+    let Some(Cancelled { job, has_ended_it }) = store.cancel(tenant, id).await? else {
+        return Ok(None);
+    };
+    if has_ended_it {
         names::JOBS_FINISHED.increment([job.partition.as_str(), "cancelled", "cancelled"]);
     }
-    Ok(cancelled)
+    Ok(Some(job))
 }

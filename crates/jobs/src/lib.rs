@@ -77,7 +77,7 @@ pub use rank::Priority;
 pub use rate::{Allowance, Limiter, Rate};
 pub use spec::SpecRecord;
 pub use state::{IllegalTransition, JobEvent, JobState, Status};
-pub use store::{JobPage, ListQuery, Order, Store, StoreError};
+pub use store::{Cancelled, JobPage, ListQuery, Order, Store, StoreError};
 pub use submission::{Resend, Submission};
 pub use tally::{Again, Tally, Verdict};
 pub use tenant::{InvalidWeight, KeyHash, TenantLimits, Weight};

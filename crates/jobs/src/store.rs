@@ -171,6 +171,15 @@ pub struct JobPage {
     pub has_more: bool,
 }
 
+/// What came of a cancel.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cancelled {
+    /// The job as it is now.
+    pub job: Job,
+    /// This cancel has ended it: until then it waited.
+    pub has_ended_it: bool,
+}
+
 /// What a sweep over lost leases did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reclaimed {
@@ -241,8 +250,9 @@ pub trait Store: Keyring + Outbox {
 
     /// Returns a tenant's jobs in the order of their creation, ties by id.
     ///
-    /// A filter by model, or by one pair of metadata that few of the jobs have, costs what it finds and not what the tenant has.
-    /// Pairs that many have each, and few together, are looked for among all of theirs.
+    /// A filter by model alone, or by one pair of metadata alone that few of the jobs have, costs what it finds and not what the
+    /// tenant has. What is asked for besides one pair (a status, a model, another pair) is looked for among the jobs that have
+    /// the pair; where very many have it, the list may be gone through instead, whose jobs it then passes over one by one.
     ///
     /// Errors: [`StoreError::UnknownCursor`] when `after` never was a job of the tenant's.
     async fn list(&self, tenant: &Tenant, query: &ListQuery) -> Result<JobPage, StoreError>;
@@ -254,11 +264,11 @@ pub trait Store: Keyring + Outbox {
     /// not begun; none when it does not wait, and beyond [`FARTHEST_PLACE`].
     async fn queue_position(&self, tenant: &Tenant, id: JobId) -> Result<Option<u64>, StoreError>;
 
-    /// Cancels a tenant's job and returns it; none when there is no such job.
+    /// Cancels a tenant's job, and returns it and whether this call has ended it; none when there is no such job.
     ///
     /// A waiting job ends at once. A running one is marked, its worker hears of it with its next beat and the job ends when
-    /// the worker says so or loses its lease. An ended job stays as it is.
-    async fn cancel(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError>;
+    /// the worker says so or loses its lease. An ended job stays as it is. Of many cancels of a job one at most has ended it.
+    async fn cancel(&self, tenant: &Tenant, id: JobId) -> Result<Option<Cancelled>, StoreError>;
 
     /// Deletes a tenant's job, whatever its state, and returns the state it was in; none when there is no such job.
     ///
@@ -270,14 +280,17 @@ pub trait Store: Keyring + Outbox {
     /// job. A job that has not failed stays as it is. Its history and its place in the order stay.
     async fn retry(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError>;
 
-    /// Claims the job of a hint, if it waits, is due, and the claimant can run it.
+    /// Claims the job of a hint, if it waits, is due, may still begin, and the claimant can run it.
+    ///
+    /// A job that had to begin before now is not claimed, since it could not [`begin`](Store::begin): it is for
+    /// [`fail_overdue`](Store::fail_overdue), and those behind it do not wait for that.
     ///
     /// This and [`claim_next`](Store::claim_next) keep the caps: no job is claimed of a paused partition, none of a tenant
     /// that has as many running as it may, and none for a worker that is still [busy](Claimant::ahead) while another that
     /// could run it is idle: one that holds the weights and has the room, knows the spec version, and is not asked to drain.
     async fn claim(&self, id: JobId, claimant: &Claimant) -> Result<Option<Claimed>, StoreError>;
 
-    /// Claims the waiting job of the lowest rank, ties by id, among those that are due and the claimant can run.
+    /// Claims the waiting job of the lowest rank, ties by id, among those that are due, may still begin, and the claimant can run.
     async fn claim_next(&self, claimant: &Claimant) -> Result<Option<Claimed>, StoreError>;
 
     /// Records that the worker has really begun: from now on clients are told `in_progress`. Repeats change nothing.
@@ -316,8 +329,8 @@ pub trait Store: Keyring + Outbox {
     /// queued; or failed when that was the last attempt; or cancelled if somebody had asked for that.
     async fn hand_back(&self, lease: &Lease, hand_back: HandBack) -> Result<JobState, LeaseError>;
 
-    /// Returns, for each queue, up to `limit` waiting jobs that are due and may run, lowest rank first: none of a paused
-    /// partition, of each tenant no more than it may still have running, and none of a spec version that is not known to any
+    /// Returns, for each queue, up to `limit` waiting jobs that are due and may run, lowest rank first: none that had to begin
+    /// before now, none of a paused partition, of each tenant no more than it may still have running, and none of a spec version that is not known to any
     /// of the workers heard of within [`WORKER_MEMORY`] that could run jobs of the queue; of all versions where there is no such
     /// worker.
     async fn ready(&self, limit: u32) -> Result<Vec<Hint>, StoreError>;

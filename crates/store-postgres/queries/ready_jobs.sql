@@ -23,10 +23,11 @@ with recursive queues as materialized (
 fronts as materialized (
     select
         q.partition, q.class, f.id, f.rank, f.tenant,
-        f.run_at <= (select now_micros()) and (q.versions is null or f.spec_version = any(q.versions)) as is_due
+        f.run_at <= (select now_micros()) and (f.start_by is null or f.start_by > (select now_micros()))
+            and (q.versions is null or f.spec_version = any(q.versions)) as is_due
     from queues q
     cross join lateral (
-        select j.id, j.rank, j.tenant, j.run_at, j.spec_version from jobs j
+        select j.id, j.rank, j.tenant, j.run_at, j.start_by, j.spec_version from jobs j
         where j.claim_token is null and j.finished_at is null and j.partition = q.partition and j.capacity_class = q.class
         order by j.rank, j.id
         limit 2 * $1::bigint
@@ -113,6 +114,7 @@ due as (
         select j.id, j.rank from jobs j
         where j.state = 'queued' and j.partition = s.partition and j.capacity_class = s.class
             and j.spec_version = s.spec_version and j.tenant = s.tenant and j.run_at + 0 <= (select now_micros())
+            and (j.start_by is null or j.start_by > (select now_micros()))
         order by j.rank, j.id
         limit greatest(s.most, 0)
     ) head

@@ -1,6 +1,6 @@
 //! What a client may do to a job that lives, and an operator to one that failed.
 
-use clapboard_jobs::{Job, JobError, JobEvent, JobId, JobState, StoreError, Tenant};
+use clapboard_jobs::{Cancelled, Job, JobError, JobEvent, JobId, JobState, StoreError, Tenant};
 
 use crate::closing::end_waiting;
 use crate::error::{unavailable, unreadable};
@@ -8,7 +8,7 @@ use crate::read;
 use crate::rows::parse;
 use crate::store::PostgresStore;
 
-pub(crate) async fn cancel(store: &PostgresStore, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError> {
+pub(crate) async fn cancel(store: &PostgresStore, tenant: &Tenant, id: JobId) -> Result<Option<Cancelled>, StoreError> {
     let doing = "cancelling a job";
     let mut tx = store.pool().begin().await.map_err(unavailable(doing))?;
     // Locked first: a job that is given back between two looks must not slip through both.
@@ -23,7 +23,8 @@ pub(crate) async fn cancel(store: &PostgresStore, tenant: &Tenant, id: JobId) ->
     let Some(found) = found else {
         return Ok(None);
     };
-    match parse("state", &found.state)? {
+    let state = parse("state", &found.state)?;
+    match state {
         JobState::Queued => {
             end_waiting(&mut tx, &[id.as_uuid()], &JobError::cancelled(), Some(found.now), doing).await?;
         }
@@ -41,7 +42,7 @@ pub(crate) async fn cancel(store: &PostgresStore, tenant: &Tenant, id: JobId) ->
     }
     let job = read::load(&mut tx, id, doing).await?;
     tx.commit().await.map_err(unavailable(doing))?;
-    Ok(Some(job))
+    Ok(Some(Cancelled { job, has_ended_it: state == JobState::Queued }))
 }
 
 pub(crate) async fn retry(store: &PostgresStore, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError> {

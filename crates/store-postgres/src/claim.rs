@@ -10,7 +10,11 @@
 //! since their tenants may run no more or the claimant cannot run them, is the queue searched tenant by tenant: the index of
 //! waiting jobs is read at the head of each tenant's backlog and never through it. So a million jobs of a tenant that may run
 //! no more cost a look at each other tenant that waits, some 50 µs each, and nothing else does. Within a tenant's backlog the
-//! search reads past jobs that back off and, in the one class that the claimant holds in part, past those that are too large.
+//! search reads past jobs that back off, past those that had to begin before now, and, in the one class that the claimant holds
+//! in part, past those that are too large: once each in a claim. Those that had to begin are gone with the scheduler's next sweep, so
+//! they are many only while no scheduler runs.
+//!
+//! Neither of the two indexes that claims go by holds a job's deadline: it is read from the row, as are `run_at` and `rows`.
 
 use clapboard_jobs::{CapacityClass, ClaimToken, Claimant, Claimed, Job, JobId, JobState, Lease, Micros, StoreError};
 
@@ -37,6 +41,7 @@ macro_rules! claim_job {
                 select j.* from best b join jobs j on j.id = b.id
                 -- The same as state = 'queued' and due, in words that no index answers to: the one to use is that of the ids.
                 where j.lease_expires_at is null and j.finished_at is null and j.run_at + 0 <= now_micros()
+                    and (j.start_by is null or j.start_by > now_micros())
                 order by b.rank, b.id
                 limit 1
                 for update of j skip locked
@@ -132,6 +137,7 @@ pub(crate) async fn claim(
                 and j.lease_expires_at is null
                 and j.finished_at is null
                 and j.run_at + 0 <= now_micros()
+                and (j.start_by is null or j.start_by > now_micros())
                 and j.partition = any($5)
                 and j.spec_version = any($6)
                 and j.rows <= $7
@@ -192,13 +198,14 @@ pub(crate) async fn claim_next(store: &PostgresStore, claimant: &Claimant) -> Re
                 select o.partition, o.class, f.id, f.rank, f.tenant
                 from open o
                 cross join lateral (
-                    select j.id, j.rank, j.tenant, j.rows, j.run_at, j.spec_version from jobs j
+                    select j.id, j.rank, j.tenant, j.rows, j.run_at, j.start_by, j.spec_version from jobs j
                     where j.claim_token is null and j.finished_at is null
                         and j.partition = o.partition and j.capacity_class = o.class
                     order by j.rank, j.id
                     limit $13
                 ) f
-                where f.run_at <= (select now_micros()) and f.spec_version = any($7) and f.rows <= $8 and f.rows > o.above
+                where f.run_at <= (select now_micros()) and (f.start_by is null or f.start_by > (select now_micros()))
+                    and f.spec_version = any($7) and f.rows <= $8 and f.rows > o.above
             ),
             -- Whether a tenant may have one more running: counted once for all of its jobs, and of tenants with a cap only.
             near_rooms as materialized (
@@ -266,14 +273,16 @@ pub(crate) async fn claim_next(store: &PostgresStore, claimant: &Claimant) -> Re
                 ) w
             ),
             heads as materialized (
-                select w.*
+                select w.*, head.id, head.rank
                 from waiting w
                 join far_rooms o on o.tenant = w.tenant and o.has_room
                 cross join lateral (
                     select j.id, j.rank from jobs j
                     where j.state = 'queued' and j.partition = w.partition and j.capacity_class = w.class
                         and j.spec_version = w.version and j.tenant = w.tenant
-                        and j.run_at + 0 <= (select now_micros()) and j.rows <= $8 and j.rows > w.above
+                        and j.run_at + 0 <= (select now_micros())
+                        and (j.start_by is null or j.start_by > (select now_micros()))
+                        and j.rows <= $8 and j.rows > w.above
                     order by j.rank, j.id
                     limit 1
                 ) head
@@ -291,7 +300,11 @@ pub(crate) async fn claim_next(store: &PostgresStore, claimant: &Claimant) -> Re
                         select j.id, j.rank from jobs j
                         where j.state = 'queued' and j.partition = h.partition and j.capacity_class = h.class
                             and j.spec_version = h.version and j.tenant = h.tenant
-                            and j.run_at + 0 <= (select now_micros()) and j.rows <= $8 and j.rows > h.above
+                            -- What stands before the head was looked at.
+                            and (j.rank, j.id) >= (h.rank, h.id)
+                            and j.run_at + 0 <= (select now_micros())
+                            and (j.start_by is null or j.start_by > (select now_micros()))
+                            and j.rows <= $8 and j.rows > h.above
                         order by j.rank, j.id
                         limit $12
                     ) c

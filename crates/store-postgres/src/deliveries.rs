@@ -198,31 +198,25 @@ pub(crate) async fn replay(
 ) -> Result<Option<Delivery>, StoreError> {
     let doing = "replaying a delivery";
     let mut tx = store.pool().begin().await.map_err(unavailable(doing))?;
-    // The delivery first, as everybody does who locks both.
-    let found = sqlx::query_scalar!(
-        "select endpoint from deliveries where id = $1 and tenant = $2 for update",
+    let found = sqlx::query!(
+        r#"
+        select d.endpoint, e.disabled_at is not null as "is_disabled!"
+        from deliveries d left join endpoints e on e.id = d.endpoint
+        where d.id = $1 and d.tenant = $2
+        "#,
         id.0,
         tenant.as_str()
     )
     .fetch_optional(&mut *tx)
     .await
     .map_err(unavailable(doing))?;
-    let Some(endpoint) = found else {
+    let Some(found) = found else {
         return Ok(None);
     };
-    if let Some(endpoint) = endpoint {
-        // Whoever is disabling it just now is waited for, and its row read as it is then; whoever comes later waits for this
-        // replay, and what was replayed waits for the endpoint like all else.
-        let is_disabled = sqlx::query_scalar!(
-            r#"select disabled_at is not null as "is_disabled!" from endpoints where id = $1 for share"#,
-            endpoint
-        )
-        .fetch_optional(&mut *tx)
-        .await
-        .map_err(unavailable(doing))?;
-        if is_disabled.unwrap_or(false) {
-            return Err(StoreError::EndpointDisabled { endpoint: EndpointId(endpoint) });
-        }
+    // As it is at this moment: no lock keeps anybody from disabling the endpoint right after. What was replayed is pending then,
+    // and not sent before the endpoint is enabled, like all else that waits for it.
+    if let (Some(endpoint), true) = (found.endpoint, found.is_disabled) {
+        return Err(StoreError::EndpointDisabled { endpoint: EndpointId(endpoint) });
     }
     // One that is being tried just now is not tried twice at once.
     let row = delivery_rows!(

@@ -48,26 +48,50 @@ pub(crate) async fn find_of_any(store: &PostgresStore, id: JobId) -> Result<Opti
     row.map(Job::try_from).transpose()
 }
 
-/// How many jobs may match a filter by metadata for all of them to be read and sorted. Where more do, they are met soon by going
-/// through the list.
-const FEW: i64 = 10_000;
+/// How many jobs may match a filter by metadata for all of them to be read and sorted. Where more do, the list is gone through for
+/// as long as it takes to meet enough of them: not far where they are spread over it, and past all the others where they are not.
+const MAX_SORTED: i64 = 10_000;
 
-/// `listed!("whose … =", "<", "created_at desc, …", arguments…)`: goes through a list in its order until the page is full.
+/// `listed!("owner's key =", "<", "created_at desc, …", arguments…)`: goes through a list in its order until the page is full. The
+/// index holds every status in its own order; they are merged before anything else is asked of a job, so that none is gone through
+/// further than the page reaches.
 macro_rules! listed {
-    ($whose:literal, $beyond:literal, $order:literal $(, $argument:expr)* $(,)?) => {
+    ($owner_key:literal, $beyond:literal, $order:literal $(, $argument:expr)* $(,)?) => {
         job_rows!(
             "",
             r#"
             from (
-                select page.*
-                from unnest($4::text[]) as wanted (status)
-                cross join lateral (
-                    select * from jobs
-                    where "# | $whose | r#" = $1 and job_status(state, begun_at is not null) = wanted.status
-                        and ($6::text is null or metadata @> ($6::text)::jsonb)
-                        and (created_at, id)
-            "# | $beyond | " ($2, $3) order by " | $order | " limit $5) page order by " | $order
-            | " limit $5) pages order by " | $order
+                select * from (
+                    (
+                        select * from jobs
+                        where "# | $owner_key | r#" = $1 and job_status(state, begun_at is not null) = 'queued'
+                            and 'queued' = any($4) and (created_at, id) "# | $beyond | " ($2, $3) order by " | $order | r#"
+                    )
+                    union all
+                    (
+                        select * from jobs
+                        where "# | $owner_key | r#" = $1 and job_status(state, begun_at is not null) = 'in_progress'
+                            and 'in_progress' = any($4) and (created_at, id) "# | $beyond | " ($2, $3) order by " | $order | r#"
+                    )
+                    union all
+                    (
+                        select * from jobs
+                        where "# | $owner_key | r#" = $1 and job_status(state, begun_at is not null) = 'completed'
+                            and 'completed' = any($4) and (created_at, id) "# | $beyond | " ($2, $3) order by " | $order | r#"
+                    )
+                    union all
+                    (
+                        select * from jobs
+                        where "# | $owner_key | r#" = $1 and job_status(state, begun_at is not null) = 'failed'
+                            and 'failed' = any($4) and (created_at, id) "# | $beyond | " ($2, $3) order by " | $order | r#"
+                    )
+                ) merged
+                order by "# | $order | r#"
+                -- What follows stays outside.
+                offset 0
+            ) walked
+            where $6::text is null or metadata @> ($6::text)::jsonb
+            order by "# | $order | " limit $5"
             $(, $argument)*
         )
     };
@@ -127,7 +151,6 @@ pub(crate) async fn list(store: &PostgresStore, tenant: &Tenant, query: &ListQue
         None => (first_at, first_id),
         Some(after) => (created_at(store, tenant, after).await?, after.as_uuid()),
     };
-    // A page of each status, merged: the index holds every status in its own order.
     let statuses: Vec<String> = match query.status {
         Some(status) => vec![status.as_str().to_owned()],
         None => Status::ALL.iter().map(|status| status.as_str().to_owned()).collect(),
@@ -143,7 +166,7 @@ pub(crate) async fn list(store: &PostgresStore, tenant: &Tenant, query: &ListQue
     };
     let rows = match rare {
         Some(rows) => rows,
-        None => through(store, &page, query.order, metadata).await.map_err(unavailable(doing))?,
+        None => list_in_order(store, &page, query.order, metadata).await.map_err(unavailable(doing))?,
     };
 
     let mut jobs = rows.into_iter().map(Job::try_from).collect::<Result<Vec<Job>, StoreError>>()?;
@@ -164,7 +187,7 @@ struct Page<'a> {
 }
 
 /// Returns a page by going through the tenant's list, or through that of one of its models.
-async fn through(
+async fn list_in_order(
     store: &PostgresStore,
     page: &Page<'_>,
     order: Order,
@@ -186,13 +209,23 @@ async fn through(
             )
         }
         Some(model) => {
-            let whose = format!("{} {model}", page.tenant);
-            page!(listed_of_model, store.pool(), order, whose, after_at, after_id, statuses, limit, metadata.as_deref())
+            let owner_key = format!("{} {model}", page.tenant);
+            page!(
+                listed_of_model,
+                store.pool(),
+                order,
+                owner_key,
+                after_at,
+                after_id,
+                statuses,
+                limit,
+                metadata.as_deref()
+            )
         }
     }
 }
 
-/// Returns a page of those with the metadata; none where more than [`FEW`] of the tenant's jobs have them.
+/// Returns a page of those with the metadata; none where more than [`MAX_SORTED`] of the tenant's jobs have them.
 async fn rare(
     store: &PostgresStore,
     page: &Page<'_>,
@@ -211,11 +244,11 @@ async fn rare(
         "#,
         page.tenant,
         metadata,
-        FEW + 1
+        MAX_SORTED + 1
     )
     .fetch_one(&mut *tx)
     .await?;
-    let rows = if found > FEW {
+    let rows = if found > MAX_SORTED {
         None
     } else {
         let rows = page!(

@@ -1,6 +1,6 @@
 //! What people may do to a job that has to go another way: cancel it, or let it run again.
 
-use clapboard_jobs::{Job, JobError, JobEvent, JobId, JobState, StoreError, Tenant};
+use clapboard_jobs::{Cancelled, Job, JobError, JobEvent, JobId, JobState, StoreError, Tenant};
 use sqlx::SqliteConnection;
 
 use crate::error::{unavailable, unreadable};
@@ -8,7 +8,7 @@ use crate::rows::parse;
 use crate::store::SqliteStore;
 use crate::{closing, read};
 
-pub(crate) async fn cancel(store: &SqliteStore, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError> {
+pub(crate) async fn cancel(store: &SqliteStore, tenant: &Tenant, id: JobId) -> Result<Option<Cancelled>, StoreError> {
     let doing = "cancelling a job";
     let mut tx = store.begin(doing).await?;
     let now = store.now().0;
@@ -20,7 +20,8 @@ pub(crate) async fn cancel(store: &SqliteStore, tenant: &Tenant, id: JobId) -> R
     else {
         return Ok(None);
     };
-    match parse("state", &state)? {
+    let state = parse("state", &state)?;
+    match state {
         JobState::Queued => {
             closing::end_waiting(&mut tx, uuid, now, &JobError::cancelled(), Some(now), doing).await?;
         }
@@ -38,7 +39,7 @@ pub(crate) async fn cancel(store: &SqliteStore, tenant: &Tenant, id: JobId) -> R
     }
     let job = read::load(&mut tx, id, doing).await?;
     tx.commit().await.map_err(unavailable(doing))?;
-    Ok(Some(job))
+    Ok(Some(Cancelled { job, has_ended_it: state == JobState::Queued }))
 }
 
 pub(crate) async fn retry(store: &SqliteStore, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError> {

@@ -2,7 +2,9 @@
 //!
 //! A recursive query walks from one tenant of a queue to the next by `jobs_heads` and looks at the head of each, so that
 //! its cost is that of the tenants with waiting jobs, never that of a backlog that may not run.
-//! Jobs before the head that back off or do not suit the worker are passed over in the index.
+//! Jobs before the head that back off or do not suit the worker are passed over in the index. By when a job has to begin is not in
+//! it: that is read from the row of each job that suits otherwise, which is the one that is claimed, and before it those that
+//! had to begin before now. Those are gone with the next sweep, which runs in the same process.
 
 use clapboard_h3::Partition;
 use clapboard_jobs::{CapacityClass, Claimant, Hint, JobId, Micros, Queue, StoreError};
@@ -46,7 +48,7 @@ impl Reach {
     }
 }
 
-/// Returns a job by its id, if it waits, is due, and the claimant may have it: the same rules as [`first`]'s.
+/// Returns a job by its id, if it waits, is due, may still begin, and the claimant may have it: the same rules as [`first`]'s.
 pub(crate) async fn by_id(
     tx: &mut SqliteConnection,
     id: Uuid,
@@ -62,7 +64,7 @@ pub(crate) async fn by_id(
         select j.id as "id: Uuid", j.partition, j.priority, j.rank
         from jobs j
         left join tenants t on t.tenant = j.tenant
-        where j.id = ?1 and j.state = 'queued' and j.run_at <= ?2
+        where j.id = ?1 and j.state = 'queued' and j.run_at <= ?2 and (j.start_by is null or j.start_by > ?2)
             and j.partition in (select value from json_each(?3))
             and j.partition not in (select partition from paused_partitions)
             and j.spec_version in (select value from json_each(?4))

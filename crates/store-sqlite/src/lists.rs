@@ -13,7 +13,7 @@ const DOING: &str = "listing jobs";
 
 /// How many jobs may have a pair of metadata for all of them to be looked at, where something else is asked for besides. Where more
 /// do, the list is gone through, for as long as it takes to meet enough of them.
-const FEW: i64 = 10_000;
+const MAX_COUNTED: i64 = 10_000;
 
 /// `listed!("indexed by …", " and status = …", "<", "created_at desc, …", arguments…)`: a checked statement that goes through a
 /// list in its order until the page is full.
@@ -48,9 +48,9 @@ macro_rules! listed_of_model {
     };
 }
 
-/// `noted!("<", "noted.made_at desc, …", arguments…)`: a checked statement that goes through the jobs with one pair of metadata in
+/// `listed_by_metadata!("<", "noted.made_at desc, …", arguments…)`: a checked statement that goes through the jobs with one pair of metadata in
 /// the order of a list. Nothing but their pairs can be what finds them: the rest is asked in words that no index answers to.
-macro_rules! noted {
+macro_rules! listed_by_metadata {
     ($beyond:literal, $order:literal $(, $argument:expr)* $(,)?) => {
         select_job!(
             r#"
@@ -104,10 +104,10 @@ pub(crate) async fn list(store: &SqliteStore, tenant: &Tenant, query: &ListQuery
     let place = Place { tenant: tenant.as_str(), after_at, after_id, limit, order: query.order };
     let rarest = rarest(store, tenant.as_str(), query).await?;
     let rows = match rarest {
-        Some(pair) if pair.jobs <= FEW || (query.status.is_none() && query.model.is_none()) => {
+        Some(pair) if pair.jobs <= MAX_COUNTED || (query.status.is_none() && query.model.is_none()) => {
             by_pair(store, place, query, &pair).await?
         }
-        _ => through(store, place, query).await?,
+        _ => list_in_order(store, place, query).await?,
     };
 
     let mut jobs = rows.into_iter().map(Job::try_from).collect::<Result<Vec<Job>, StoreError>>()?;
@@ -118,7 +118,7 @@ pub(crate) async fn list(store: &SqliteStore, tenant: &Tenant, query: &ListQuery
 }
 
 /// Goes through the list of the tenant, of a status, or of a model.
-async fn through(store: &SqliteStore, place: Place<'_>, query: &ListQuery) -> Result<Vec<JobRow>, StoreError> {
+async fn list_in_order(store: &SqliteStore, place: Place<'_>, query: &ListQuery) -> Result<Vec<JobRow>, StoreError> {
     let Place { tenant, after_at, after_id, limit, order } = place;
     let metadata = rows::metadata(&query.metadata)?;
     let status = query.status.map(Status::as_str);
@@ -158,7 +158,7 @@ struct Pair<'a> {
 async fn rarest<'a>(store: &SqliteStore, tenant: &str, query: &'a ListQuery) -> Result<Option<Pair<'a>>, StoreError> {
     let mut rarest: Option<Pair<'a>> = None;
     for (key, value) in query.metadata.pairs() {
-        let most = FEW + 1;
+        let most = MAX_COUNTED + 1;
         let jobs = sqlx::query_scalar!(
             r#"
             select count(*) as "jobs!: i64" from (
@@ -193,7 +193,7 @@ async fn by_pair(
     let (key, value) = (pair.key, pair.value);
     match order {
         Order::Ascending => {
-            noted!(
+            listed_by_metadata!(
                 ">",
                 "noted.made_at, noted.job_id",
                 tenant,
@@ -210,7 +210,7 @@ async fn by_pair(
             .await
         }
         Order::Descending => {
-            noted!(
+            listed_by_metadata!(
                 "<",
                 "noted.made_at desc, noted.job_id desc",
                 tenant,

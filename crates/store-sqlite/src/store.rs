@@ -8,11 +8,11 @@ use async_trait::async_trait;
 use clapboard_h3::Partition;
 use clapboard_jobs::store::Reclaimed;
 use clapboard_jobs::{
-    ApiKey, ApiKeyId, Attempt, Backlog, Beat, BlobKey, Checkpoint, Claimant, Claimed, Clock, Delivery, DeliveryId,
-    DeliveryPage, DeliveryQuery, Due, Endpoint, EndpointChange, EndpointId, Grant, HandBack, Hint, Job, JobId, JobPage,
-    JobState, KeyHash, Keyring, Lease, LeaseError, ListQuery, Micros, NewJob, Notice, Orders, Outbox, Outcome, Policy,
-    Progress, Secret, Store, StoreError, Submission, Tenant, TenantLimits, Tried, Usage, WorkerCard, WorkerId,
-    WorkerRecord,
+    ApiKey, ApiKeyId, Attempt, Backlog, Beat, BlobKey, Cancelled, Checkpoint, Claimant, Claimed, Clock, Delivery,
+    DeliveryId, DeliveryPage, DeliveryQuery, Due, Endpoint, EndpointChange, EndpointId, Grant, HandBack, Hint, Job,
+    JobId, JobPage, JobState, KeyHash, Keyring, Lease, LeaseError, ListQuery, Micros, NewJob, Notice, Orders, Outbox,
+    Outcome, Policy, Progress, Secret, Store, StoreError, Submission, Tenant, TenantLimits, Tried, Usage, WorkerCard,
+    WorkerId, WorkerRecord,
 };
 use sqlx::sqlite::SqlitePool;
 use sqlx::{Sqlite, Transaction};
@@ -127,7 +127,7 @@ impl Store for SqliteStore {
         read::queue_position(self, tenant, id).await
     }
 
-    async fn cancel(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, StoreError> {
+    async fn cancel(&self, tenant: &Tenant, id: JobId) -> Result<Option<Cancelled>, StoreError> {
         cancel::cancel(self, tenant, id).await
     }
 

@@ -35,7 +35,7 @@ pub(crate) async fn attempt(client: &Client, due: &Due, taken_at: Micros, limit:
             };
             tracing::warn!(delivery.id = %due.id, error = %Causes(&error), "a webhook could not be sent from here");
             // A sample has one try, and somebody waits to hear of it.
-            if !due.sample && taken_at.since(due.created_at) < FAULT_PATIENCE {
+            if !due.is_test && taken_at.since(due.created_at) < FAULT_PATIENCE {
                 Tried::Postponed { after: REST_AFTER_FAULT }
             } else {
                 failed(error.to_string())

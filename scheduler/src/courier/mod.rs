@@ -170,7 +170,7 @@ impl Courier {
             biased;
             tried = attempt(&self.client, &due, taken_at, self.timeout).instrument(span.clone()) => tried,
             // A sample has one try, and nobody waits for another.
-            () = cut_off.cancelled(), if due.sample => {
+            () = cut_off.cancelled(), if due.is_test => {
                 Tried::Failed { status: None, error: CUT_OFF.to_owned(), after: None }
             }
             // The receiver had less time than it may take.

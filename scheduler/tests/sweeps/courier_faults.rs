@@ -128,7 +128,7 @@ async fn a_sample_whose_name_cannot_be_looked_up_is_over_and_says_why() {
             told.pop().filter(|one| one.state != DeliveryState::Pending)
         });
         let settled = settled.await;
-        assert_eq!((settled.state, settled.tries, settled.sample), (expected, 1, true));
+        assert_eq!((settled.state, settled.tries, settled.is_test), (expected, 1, true));
         let failed = expected == DeliveryState::Dead;
         assert_eq!(settled.last_error.as_deref(), failed.then_some("could not look up the name of a host"));
     }

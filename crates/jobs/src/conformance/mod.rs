@@ -73,6 +73,7 @@ macro_rules! store_conformance {
                 an_accepted_cancel_wins_over_every_other_end,
                 a_cancelled_job_whose_worker_is_lost_does_not_run_again,
                 an_ended_job_is_not_cancelled,
+                of_many_cancels_one_ends_the_job,
                 cancelling_a_job_that_is_not_there_finds_nothing,
             }
             deletes {
@@ -182,13 +183,17 @@ macro_rules! store_conformance {
                 a_receiver_is_given_only_so_many_at_once,
                 deliveries_are_taken_in_their_order,
                 the_url_of_a_job_hears_of_its_end,
+                deliveries_are_listed_page_by_page,
+                the_deliveries_of_a_job_come_in_the_order_of_its_ends,
+                settled_deliveries_are_forgotten,
+            }
+            samples {
                 an_endpoint_is_tried_with_a_test,
                 a_test_is_tried_once_and_disables_nothing,
+            }
+            replays {
                 a_delivery_is_replayed,
                 a_delivery_to_a_disabled_endpoint_is_not_replayed,
-                of_a_replay_and_a_disabling_one_comes_first,
-                deliveries_are_listed_page_by_page,
-                settled_deliveries_are_forgotten,
             }
             submissions {
                 a_named_request_makes_one_job,
@@ -231,6 +236,7 @@ macro_rules! store_conformance {
                 a_job_that_did_not_begin_in_time_fails,
                 a_claim_alone_does_not_meet_the_deadline,
                 a_job_does_not_begin_after_its_deadline,
+                an_overdue_job_is_given_out_to_nobody,
                 a_cancel_wins_over_a_deadline,
                 a_job_that_has_begun_once_is_exempt,
                 overdue_jobs_are_failed_up_to_the_limit,

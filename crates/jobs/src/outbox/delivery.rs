@@ -112,7 +112,7 @@ pub struct Delivery {
     /// Why the last try failed, in words for its tenant.
     pub last_error: Option<String>,
     /// It is a test: it tells of no job, and is tried once.
-    pub sample: bool,
+    pub is_test: bool,
 }
 
 /// Which deliveries to list.
@@ -165,7 +165,7 @@ pub struct Due {
     /// The trace that the job belongs to.
     pub trace: Option<TraceParent>,
     /// It is a test, of which somebody waits to hear: this try is its only one.
-    pub sample: bool,
+    pub is_test: bool,
 }
 
 /// How a try went.

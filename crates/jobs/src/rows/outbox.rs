@@ -92,7 +92,7 @@ impl TryFrom<DeliveryRow> for Delivery {
             delivered_at: row.settled_at.filter(|_| state == DeliveryState::Delivered).map(Micros),
             last_status: row.last_status.map(|status| number("last_status", status)).transpose()?,
             last_error: row.last_error,
-            sample: row.is_test,
+            is_test: row.is_test,
         })
     }
 }
@@ -150,7 +150,7 @@ impl TryFrom<DueRow> for Due {
             created_at: Micros(row.created_at),
             number: number("tries", row.tries)?,
             trace: row.trace.map(|text| parse("trace", &text)).transpose()?,
-            sample: row.is_test,
+            is_test: row.is_test,
         })
     }
 }

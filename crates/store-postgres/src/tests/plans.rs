@@ -313,6 +313,10 @@ async fn a_list_of_one_model_does_not_read_the_others() {
         let query = ListQuery { model: Some("m".to_owned()), ..ListQuery::default() };
         let page = counted.assert_cheap("a list", async |store| store.list(&capped, &query).await.unwrap()).await;
         assert_eq!((page.jobs.len(), page.has_more), (20, true));
+        // Nobody has the pair, and neither those of the model nor the others are gone through for it.
+        let query = ListQuery { model: Some("m".to_owned()), metadata: noted("app", "none"), ..ListQuery::default() };
+        let page = counted.assert_cheap("a list", async |store| store.list(&capped, &query).await.unwrap()).await;
+        assert_eq!(page.jobs, []);
         let none = ListQuery { model: Some("rare".to_owned()), ..ListQuery::default() };
         assert_eq!(counted.store.list(&Tenant::default(), &none).await.unwrap().jobs, []);
     }

@@ -54,7 +54,7 @@ from eligible e
 join jobs j on j.id = (
     select k.id from jobs k indexed by jobs_heads
     where k.state = 'queued' and k.partition = e.partition and k.capacity = e.capacity
-        and k.tenant = e.tenant and k.run_at <= ?3 and k.rows <= ?5 and k.rows > e.kept
+        and k.tenant = e.tenant and k.run_at <= ?3 and (k.start_by is null or k.start_by > ?3) and k.rows <= ?5 and k.rows > e.kept
         and k.spec_version in (select value from json_each(?4))
     order by k.rank, k.id
     limit 1

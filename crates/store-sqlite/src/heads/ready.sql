@@ -35,7 +35,8 @@ merged (id, rank, tenant, room) as (
     join jobs j on j.id = (
         select k.id from jobs k indexed by jobs_heads
         where k.state = 'queued' and k.partition = ?1 and k.capacity = ?2 and k.tenant = m.tenant
-            and k.run_at <= ?3 and (?5 is null or k.spec_version in (select value from json_each(?5)))
+            and k.run_at <= ?3 and (k.start_by is null or k.start_by > ?3)
+            and (?5 is null or k.spec_version in (select value from json_each(?5)))
         order by k.rank, k.id
         limit 1
     )
@@ -46,7 +47,7 @@ merged (id, rank, tenant, room) as (
     join jobs j on j.id = (
         select k.id from jobs k indexed by jobs_heads
         where k.state = 'queued' and k.partition = ?1 and k.capacity = ?2 and k.tenant = m.tenant
-            and k.run_at <= ?3 and (k.rank, k.id) > (m.rank, m.id)
+            and k.run_at <= ?3 and (k.start_by is null or k.start_by > ?3) and (k.rank, k.id) > (m.rank, m.id)
             and (?5 is null or k.spec_version in (select value from json_each(?5)))
         order by k.rank, k.id
         limit 1

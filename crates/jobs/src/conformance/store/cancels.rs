@@ -1,12 +1,23 @@
 //! Cancelling, in every state.
 
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
 use super::*;
 use crate::outcome::HandBack;
 use crate::state::{JobState, Status};
-use crate::store::Reclaimed;
+use crate::store::{Cancelled, Reclaimed};
+
+/// Cancels a job and returns it and whether that has ended it.
+async fn try_cancel(store: &dyn Store, id: JobId) -> (Job, bool) {
+    let Cancelled { job, has_ended_it } =
+        store.cancel(&tenant(), id).await.expect("the store answers").expect("the job is there");
+    (job, has_ended_it)
+}
 
 async fn cancel(store: &dyn Store, id: JobId) -> Job {
-    store.cancel(&tenant(), id).await.expect("the store answers").expect("the job is there")
+    try_cancel(store, id).await.0
 }
 
 async fn assert_cancelled(store: &dyn Store, id: JobId) {
@@ -21,21 +32,23 @@ async fn assert_cancelled(store: &dyn Store, id: JobId) {
 pub async fn a_waiting_job_is_cancelled_at_once(harness: &impl StoreHarness) {
     let store = harness.store();
     let id = create(&*store).await.id;
-    let cancelled = cancel(&*store, id).await;
+    let (cancelled, has_ended_it) = try_cancel(&*store, id).await;
+    assert!(has_ended_it);
     assert_eq!(cancelled, get(&*store, id).await);
     assert_cancelled(&*store, id).await;
     assert_eq!(store.claim(id, &worker()).await.expect("the store answers"), None);
-    assert_eq!(cancel(&*store, id).await, cancelled);
+    assert_eq!(try_cancel(&*store, id).await, (cancelled, false));
 }
 
 /// The worker hears of the cancel with its next beat and says when it has stopped.
 pub async fn a_running_job_is_cancelled_by_its_worker(harness: &impl StoreHarness) {
     let store = harness.store();
     let lease = running(&*store).await;
-    let marked = cancel(&*store, lease.job).await;
+    let (marked, has_ended_it) = try_cancel(&*store, lease.job).await;
+    assert!(!has_ended_it);
     assert_eq!((marked.state, marked.status()), (JobState::Running, Status::InProgress));
     assert!(marked.cancel_requested_at.is_some());
-    assert_eq!(cancel(&*store, lease.job).await, marked);
+    assert_eq!(try_cancel(&*store, lease.job).await, (marked, false));
 
     let beat = store.beat(&lease, &at(Phase::Denoise, 1, 2, 50)).await.expect("the lease holds");
     assert!(beat.cancel_requested);
@@ -100,8 +113,24 @@ pub async fn an_ended_job_is_not_cancelled(harness: &impl StoreHarness) {
     store.finish(&broken, Outcome::Failed(failed("broken"))).await.expect("the lease holds");
     for id in [done.job, broken.job] {
         let before = get(&*store, id).await;
-        assert_eq!(cancel(&*store, id).await, before);
+        assert_eq!(try_cancel(&*store, id).await, (before.clone(), false));
         assert_eq!(get(&*store, id).await, before);
+    }
+}
+
+/// Of many who cancel a job that waits one is told that this has ended it, so that an end is counted once.
+pub async fn of_many_cancels_one_ends_the_job(harness: &impl StoreHarness) {
+    let store = harness.store();
+    for _ in 0..5 {
+        let id = create(&*store).await.id;
+        let mut cancelling = JoinSet::new();
+        for _ in 0..4 {
+            let store = Arc::clone(&store);
+            cancelling.spawn(async move { try_cancel(&*store, id).await });
+        }
+        let cancelled = cancelling.join_all().await;
+        assert!(cancelled.iter().all(|(job, _)| job.state == JobState::Cancelled), "{cancelled:?}");
+        assert_eq!(cancelled.iter().filter(|(_, has_ended_it)| *has_ended_it).count(), 1, "{cancelled:?}");
     }
 }
 

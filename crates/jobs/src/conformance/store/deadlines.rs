@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::outcome::HandBack;
 use crate::state::{JobState, Status};
+use crate::tenant::TenantLimits;
 
 /// How long the jobs here may wait.
 const WITHIN: Duration = Duration::from_secs(100);
@@ -85,6 +86,60 @@ pub async fn a_job_does_not_begin_after_its_deadline(harness: &impl StoreHarness
     assert_eq!(ends(&*store, returned.id).await, [Some(AttemptEnd::Returned)]);
     harness.advance(WITHIN).await;
     store.begin(&in_time).await.expect("a begin may be repeated whenever");
+}
+
+/// Between the deadline and the sweep the job is neither claimed nor hinted at, and holds up none of those behind it: of its own
+/// tenant and of others, in its queue and in others. The sweep finds it as before.
+pub async fn an_overdue_job_is_given_out_to_nobody(harness: &impl StoreHarness) {
+    // So few that a claim finds the others in front, and so many that it has to look for them behind.
+    for (name, count) in [("few", 2), ("many", 40)] {
+        given_out_to_nobody(harness, &named(name), count).await;
+    }
+}
+
+async fn given_out_to_nobody(harness: &impl StoreHarness, owner: &Tenant, count: usize) {
+    let store = harness.store();
+    let of_owner = async |rows, within: Option<Duration>| {
+        let made = make(&*store, |new| (new.tenant, new.rows, new.start_within) = (owner.clone(), rows, within));
+        made.await.id
+    };
+    let hinted = async || -> Vec<JobId> {
+        store.ready(10).await.expect("the store answers").into_iter().map(|hint| hint.job).collect()
+    };
+    let mut overdue = Vec::new();
+    for _ in 0..count {
+        overdue.push(of_owner(1_000, Some(WITHIN)).await);
+    }
+    overdue.push(of_owner(12_000, Some(WITHIN)).await);
+    let behind = [of_owner(1_000, Some(4 * WITHIN)).await, of_owner(1_000, None).await];
+    harness.advance(WITHIN).await;
+    assert_eq!(hinted().await, behind);
+    for &id in &overdue {
+        assert_eq!(store.claim(id, &worker()).await.expect("the store answers"), None);
+        assert_eq!(store.find(id).await.expect("the store answers").expect("it is there").state, JobState::Queued);
+    }
+    // With a cap, tenants are looked at in another way.
+    let limits = TenantLimits { max_running: Some(3), ..TenantLimits::default() };
+    store.set_tenant(owner, &limits).await.expect("the store answers");
+    assert_eq!(hinted().await, behind);
+    let other = make_for(&*store, &named("other")).await.id;
+    let mut claimed = Vec::new();
+    while let Some(id) = next(&*store, &worker()).await {
+        claimed.push(id);
+    }
+    claimed.retain(|&id| id != other);
+    assert_eq!(claimed, behind);
+    assert_ne!(store.find(other).await.expect("the store answers").expect("it is there").worker, None);
+
+    let mut failed = fail_overdue(&*store).await;
+    failed.sort();
+    overdue.sort();
+    assert_eq!(failed, overdue);
+    for id in overdue {
+        let job = store.find(id).await.expect("the store answers").expect("it is there");
+        assert_eq!(job.error.map(|error| error.code), Some(FailureCode::StartDeadlineExceeded));
+        assert_eq!(store.attempts(owner, id).await.expect("the store answers"), []);
+    }
 }
 
 /// Whoever has cancelled a job is told that, also where its time to begin has passed meanwhile.

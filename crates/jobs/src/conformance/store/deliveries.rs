@@ -13,59 +13,59 @@ use crate::outbox::{
 use crate::store::StoreError;
 use crate::time::Micros;
 
-const URL: &str = "https://example.org/hooks";
-const HOLD: Duration = Duration::from_secs(20);
-const DAYS: Duration = Duration::from_secs(2 * 24 * 3600);
+pub(super) const URL: &str = "https://example.org/hooks";
+pub(super) const HOLD: Duration = Duration::from_secs(20);
+pub(super) const DAYS: Duration = Duration::from_secs(2 * 24 * 3600);
 
-async fn listen(store: &dyn Store, owner: &Tenant) -> EndpointId {
+pub(super) async fn listen(store: &dyn Store, owner: &Tenant) -> EndpointId {
     let endpoint = Endpoint::new(owner.clone(), URL);
     store.add_endpoint(&endpoint).await.expect("the store answers");
     endpoint.id
 }
 
-async fn end_one(store: &dyn Store, owner: &Tenant) -> JobId {
+pub(super) async fn end_one(store: &dyn Store, owner: &Tenant) -> JobId {
     let id = make_for(store, owner).await.id;
     store.cancel(owner, id).await.expect("the store answers");
     id
 }
 
 /// Ends a job whose client wants to hear of it.
-async fn end_hooked(store: &dyn Store, owner: &Tenant, notices: &[Notice]) -> JobId {
+pub(super) async fn end_hooked(store: &dyn Store, owner: &Tenant, notices: &[Notice]) -> JobId {
     let hook = JobHook { url: format!("{URL}/job"), notices: notices.to_vec() };
     let id = make(store, |new| (new.tenant, new.hook) = (owner.clone(), Some(hook))).await.id;
     store.cancel(owner, id).await.expect("the store answers");
     id
 }
 
-async fn take(store: &dyn Store, limit: u32, per_receiver: u32) -> Vec<Due> {
+pub(super) async fn take(store: &dyn Store, limit: u32, per_receiver: u32) -> Vec<Due> {
     store.take_due(limit, per_receiver, 1_000, HOLD).await.expect("the store answers")
 }
 
-async fn take_one(store: &dyn Store) -> Due {
+pub(super) async fn take_one(store: &dyn Store) -> Due {
     let mut taken = take(store, 10, 10).await;
     assert_eq!(taken.len(), 1, "{taken:?}");
     taken.remove(0)
 }
 
-async fn tell(store: &dyn Store, due: &Due, tried: Tried) {
+pub(super) async fn tell(store: &dyn Store, due: &Due, tried: Tried) {
     store.tried(due.id, due.number, &tried).await.expect("the store answers");
 }
 
-fn refused() -> Tried {
+pub(super) fn refused() -> Tried {
     Tried::Failed { status: Some(500), error: "answered 500".to_owned(), after: None }
 }
 
-async fn page(store: &dyn Store, owner: &Tenant, query: DeliveryQuery) -> Vec<Delivery> {
+pub(super) async fn page(store: &dyn Store, owner: &Tenant, query: DeliveryQuery) -> Vec<Delivery> {
     store.deliveries(owner, &query).await.expect("the store answers").deliveries
 }
 
-async fn only(store: &dyn Store, job: JobId) -> Delivery {
+pub(super) async fn only(store: &dyn Store, job: JobId) -> Delivery {
     let mut all = store.deliveries_of(&tenant(), job).await.expect("the store answers");
     assert_eq!(all.len(), 1, "{all:?}");
     all.remove(0)
 }
 
-async fn endpoint(store: &dyn Store, id: EndpointId) -> Endpoint {
+pub(super) async fn endpoint(store: &dyn Store, id: EndpointId) -> Endpoint {
     store.endpoint(&tenant(), id).await.expect("the store answers").expect("it is there")
 }
 
@@ -105,7 +105,7 @@ pub async fn a_delivery_is_tried_until_it_is_delivered(harness: &impl StoreHarne
         created_at,
         number: 1,
         trace,
-        sample: false,
+        is_test: false,
     };
     assert_eq!(due, expected);
     assert_eq!(take(&*store, 10, 10).await, []);
@@ -416,169 +416,6 @@ pub async fn the_url_of_a_job_hears_of_its_end(harness: &impl StoreHarness) {
     assert_eq!(store.deliveries_of(&tenant(), both).await.expect("the store answers").len(), 2);
 }
 
-/// An endpoint can be tried without a job.
-pub async fn an_endpoint_is_tried_with_a_test(harness: &impl StoreHarness) {
-    let store = harness.store();
-    let id = listen(&*store, &tenant()).await;
-    let test =
-        async |owner: &Tenant, id| store.test_endpoint(owner, id, Notice::Completed).await.expect("the store answers");
-    assert_eq!((test(&named("other"), id).await, test(&tenant(), EndpointId::new()).await), (None, None));
-    let delivery = test(&tenant(), id).await.expect("the endpoint is there");
-    assert_eq!((delivery.notice, delivery.state, delivery.tries), (Notice::Completed, DeliveryState::Pending, 0));
-    // Whoever delivers it and whoever lists it can tell it from what a job has ended with.
-    assert!(delivery.sample);
-    let due = take_one(&*store).await;
-    assert!(due.sample);
-    end_one(&*store, &tenant()).await;
-    let listed = page(&*store, &tenant(), DeliveryQuery::default()).await;
-    let samples: Vec<DeliveryId> = listed.iter().filter(|one| one.sample).map(|one| one.id).collect();
-    assert_eq!((listed.len(), samples), (2, vec![delivery.id]));
-    assert_eq!((due.id, due.job, due.url.as_str()), (delivery.id, delivery.job, URL));
-    assert_eq!(store.get(&tenant(), due.job).await.expect("the store answers"), None);
-}
-
-/// A test is tried once, disables nothing whatever comes of it, and stands alone.
-pub async fn a_test_is_tried_once_and_disables_nothing(harness: &impl StoreHarness) {
-    let store = harness.store();
-    let id = listen(&*store, &tenant()).await;
-    let second = listen(&*store, &tenant()).await;
-    let ends = [refused(), Tried::Gone { status: 410 }, Tried::Delivered { status: 200 }];
-    for end in ends {
-        let is_delivered = matches!(end, Tried::Delivered { .. });
-        let mut asking = JoinSet::new();
-        for _ in 0..4 {
-            let store = Arc::clone(&store);
-            asking.spawn(async move { store.test_endpoint(&tenant(), id, Notice::Failed).await });
-        }
-        let (made, others): (Vec<_>, Vec<_>) = asking.join_all().await.into_iter().partition(Result::is_ok);
-        assert_eq!((made.len(), others.len()), (1, 3));
-        for answer in others {
-            assert!(matches!(answer, Err(StoreError::TestPending { endpoint }) if endpoint == id), "{answer:?}");
-        }
-        // Under way it is pending too; another endpoint is another matter.
-        let due = take_one(&*store).await;
-        let again = store.test_endpoint(&tenant(), id, Notice::Failed).await;
-        assert!(matches!(again, Err(StoreError::TestPending { .. })), "{again:?}");
-        let other = store.test_endpoint(&tenant(), second, Notice::Failed).await.expect("the store answers");
-        assert!(other.is_some());
-        tell(&*store, &due, end).await;
-        tell(&*store, &take_one(&*store).await, Tried::Delivered { status: 200 }).await;
-        let told = only(&*store, due.job).await;
-        assert_eq!(told.state == DeliveryState::Delivered, is_delivered, "{told:?}");
-        assert_ne!(told.state, DeliveryState::Pending);
-        assert_eq!(endpoint(&*store, id).await.disabled, None);
-    }
-    // One of which nothing is heard is not tried again either.
-    let lost =
-        store.test_endpoint(&tenant(), id, Notice::Failed).await.expect("the store answers").expect("it is there");
-    take_one(&*store).await;
-    harness.advance(HOLD).await;
-    assert_eq!(take(&*store, 10, 10).await, []);
-    assert_eq!(only(&*store, lost.job).await.state, DeliveryState::Dead);
-}
-
-/// What was given up or delivered can be told once more from the beginning, and what waits at once.
-pub async fn a_delivery_is_replayed(harness: &impl StoreHarness) {
-    let store = harness.store();
-    let hearing = listen(&*store, &tenant()).await;
-    let job = end_one(&*store, &tenant()).await;
-    let id = only(&*store, job).await.id;
-    let replay = async |owner: &Tenant| store.replay(owner, id).await.expect("the store answers");
-    assert_eq!(replay(&named("other")).await, None);
-    // While it is being tried it is not tried beside that.
-    let held = take_one(&*store).await;
-    replay(&tenant()).await.expect("it is there");
-    assert_eq!(take(&*store, 10, 10).await, []);
-    tell(&*store, &held, refused()).await;
-    let waiting = replay(&tenant()).await.expect("it is there");
-    assert_eq!((waiting.state, waiting.tries), (DeliveryState::Pending, 1));
-    let second = take_one(&*store).await;
-    assert_eq!(second.number, 2);
-    let enable = EndpointChange { enabled: Some(true), ..EndpointChange::default() };
-    for end in [Tried::Delivered { status: 200 }, Tried::Gone { status: 410 }] {
-        let due = if end == (Tried::Delivered { status: 200 }) { second.clone() } else { take_one(&*store).await };
-        tell(&*store, &due, end).await;
-        assert_ne!(only(&*store, job).await.state, DeliveryState::Pending);
-        store.change_endpoint(&tenant(), hearing, &enable).await.expect("the store answers");
-        let again = replay(&tenant()).await.expect("it is there");
-        assert_eq!((again.state, again.tries, again.delivered_at), (DeliveryState::Pending, 0, None));
-        assert!(again.next_try_at.is_some());
-    }
-    assert_eq!(store.replay(&tenant(), DeliveryId(EndpointId::new().0)).await.expect("the store answers"), None);
-    // It may die once more.
-    for number in 1..=MAX_TRIES {
-        harness.advance(DAYS).await;
-        let due = take_one(&*store).await;
-        assert_eq!(due.number, number);
-        tell(&*store, &due, refused()).await;
-    }
-    assert_eq!(only(&*store, job).await.state, DeliveryState::Dead);
-}
-
-/// Nothing is to be told to an endpoint that is disabled, so a replay is refused and changes nothing; the URL of a single job
-/// cannot be disabled.
-pub async fn a_delivery_to_a_disabled_endpoint_is_not_replayed(harness: &impl StoreHarness) {
-    let store = harness.store();
-    let id = listen(&*store, &tenant()).await;
-    let job = end_hooked(&*store, &tenant(), &Notice::ALL).await;
-    for due in take(&*store, 10, 10).await {
-        tell(&*store, &due, Tried::Delivered { status: 200 }).await;
-    }
-    let of = async |receiver: &Receiver| {
-        let all = store.deliveries_of(&tenant(), job).await.expect("the store answers");
-        all.into_iter().find(|delivery| delivery.receiver == *receiver).expect("it was told")
-    };
-    let (by_endpoint, by_job) = (Receiver::Endpoint(id), Receiver::Job { url: format!("{URL}/job") });
-    let told = of(&by_endpoint).await;
-    for enabled in [false, true] {
-        let change = EndpointChange { enabled: Some(enabled), ..EndpointChange::default() };
-        store.change_endpoint(&tenant(), id, &change).await.expect("the store answers");
-        let replayed = store.replay(&tenant(), told.id).await;
-        if enabled {
-            assert_eq!(replayed.expect("the store answers").expect("it is there").state, DeliveryState::Pending);
-        } else {
-            let refused = matches!(&replayed, Err(StoreError::EndpointDisabled { endpoint }) if *endpoint == id);
-            assert!(refused, "{replayed:?}");
-            assert_eq!(of(&by_endpoint).await, told);
-            // Another tenant hears nothing of it.
-            assert_eq!(store.replay(&named("other"), told.id).await.expect("the store answers"), None);
-            let hooked = of(&by_job).await.id;
-            let hooked = store.replay(&tenant(), hooked).await.expect("the store answers").expect("it is there");
-            assert_eq!(hooked.state, DeliveryState::Pending);
-        }
-    }
-}
-
-/// A replay and a disabling at once happen one after the other: what is replayed waits, or is refused and is as it was.
-pub async fn of_a_replay_and_a_disabling_one_comes_first(harness: &impl StoreHarness) {
-    let store = harness.store();
-    let id = listen(&*store, &tenant()).await;
-    let job = end_one(&*store, &tenant()).await;
-    tell(&*store, &take_one(&*store).await, Tried::Delivered { status: 200 }).await;
-    let told = only(&*store, job).await.id;
-    for _ in 0..20 {
-        let (replaying, disabling) = (Arc::clone(&store), Arc::clone(&store));
-        let replaying = tokio::spawn(async move { replaying.replay(&tenant(), told).await });
-        let disabling = tokio::spawn(async move {
-            let change = EndpointChange { enabled: Some(false), ..EndpointChange::default() };
-            disabling.change_endpoint(&tenant(), id, &change).await
-        });
-        let (replayed, disabled) = (replaying.await.expect("it ends"), disabling.await.expect("it ends"));
-        assert!(disabled.expect("the store answers").is_some_and(|endpoint| endpoint.disabled.is_some()));
-        let expected = match replayed {
-            Ok(_) => DeliveryState::Pending,
-            Err(StoreError::EndpointDisabled { .. }) => DeliveryState::Delivered,
-            Err(error) => panic!("{error}"),
-        };
-        assert_eq!(only(&*store, job).await.state, expected);
-        let change = EndpointChange { enabled: Some(true), ..EndpointChange::default() };
-        store.change_endpoint(&tenant(), id, &change).await.expect("the store answers");
-        if expected == DeliveryState::Pending {
-            tell(&*store, &take_one(&*store).await, Tried::Delivered { status: 200 }).await;
-        }
-    }
-}
-
 /// A tenant sees its own, newest first, page by page, of one endpoint or in one state.
 pub async fn deliveries_are_listed_page_by_page(harness: &impl StoreHarness) {
     let store = harness.store();
@@ -618,6 +455,28 @@ pub async fn deliveries_are_listed_page_by_page(harness: &impl StoreHarness) {
     let query = DeliveryQuery { after: Some(foreign), ..DeliveryQuery::default() };
     let refused = store.deliveries(&tenant(), &query).await;
     assert!(matches!(refused, Err(StoreError::UnknownDelivery { after }) if after == foreign), "{refused:?}");
+}
+
+/// What was told of one job comes in the order of its ends and, within one end, of the ids, as in the list of all but the other way
+/// round, whichever endpoints there are.
+pub async fn the_deliveries_of_a_job_come_in_the_order_of_its_ends(harness: &impl StoreHarness) {
+    let store = harness.store();
+    for _ in 0..8 {
+        listen(&*store, &tenant()).await;
+    }
+    let job = create(&*store).await.id;
+    let lease = claim(&*store, job).await.lease;
+    store.finish(&lease, Outcome::Failed(failed("broken"))).await.expect("the lease holds");
+    harness.advance(Duration::from_secs(1)).await;
+    store.retry(&tenant(), job).await.expect("the store answers");
+    store.cancel(&tenant(), job).await.expect("the store answers");
+    let told = store.deliveries_of(&tenant(), job).await.expect("the store answers");
+    assert_eq!(told.len(), 16);
+    assert!(told[7].created_at < told[8].created_at, "{told:?}");
+    assert!(told.is_sorted_by(|a, b| (a.created_at, a.id) < (b.created_at, b.id)), "{told:?}");
+    let mut listed = page(&*store, &tenant(), DeliveryQuery::default()).await;
+    listed.reverse();
+    assert_eq!(told, listed);
 }
 
 /// What is over is forgotten as the policy says, and what is not stays.

@@ -93,6 +93,14 @@ impl<H: StoreHarness> Player<'_, H> {
                 });
                 same("drain", &found, &expected)
             }
+            Verb::Return { .. } => {
+                let found = answer(store.hand_back(lease, HandBack::Returned).await)?;
+                let expected = self.ended(lease, |world| {
+                    world.requeue(id, now, false, AttemptEnd::Returned);
+                    JobState::Queued
+                });
+                same("return", &found, &expected)
+            }
             Verb::Unwell { after_s, .. } => {
                 let unwell = HandBack::Unwell { after: Duration::from_secs(after_s), error: failed("no room") };
                 let found = answer(store.hand_back(lease, unwell).await)?;

@@ -106,6 +106,7 @@ impl<'a, H: StoreHarness> Player<'a, H> {
             | Verb::Fail { lease }
             | Verb::StopCancelled { lease }
             | Verb::Drain { lease }
+            | Verb::Return { lease }
             | Verb::Unwell { lease, .. }
             | Verb::Retry { lease, .. } => {
                 // Half of the time the newest, so that lives come to an end now and then.
@@ -266,6 +267,7 @@ impl<'a, H: StoreHarness> Player<'a, H> {
             return Ok(());
         };
         let cancelled = self.store.cancel(self.tenant_of(id), id).await.map_err(store_error)?;
+        let waited = self.world.jobs.get(&id).is_some_and(|life| life.state == JobState::Queued);
         match self.world.jobs.get_mut(&id) {
             Some(life) if life.state == JobState::Queued => {
                 life.cancel = true;
@@ -274,7 +276,8 @@ impl<'a, H: StoreHarness> Player<'a, H> {
             Some(life) if life.state == JobState::Running => life.cancel = true,
             _ => {}
         }
-        same("cancelled", &cancelled.map(|job| job.state), &self.world.jobs.get(&id).map(|life| life.state))
+        let expected = self.world.jobs.get(&id).map(|life| (life.state, waited));
+        same("cancelled", &cancelled.map(|cancelled| (cancelled.job.state, cancelled.has_ended_it)), &expected)
     }
 
     async fn delete(&mut self, job: usize) -> Result<(), String> {

@@ -82,12 +82,13 @@ impl World {
         self.limits[tenant].max_queued.filter(|&most| queued >= most as usize)
     }
 
-    /// The jobs that wait and are due, in the order of their claim.
+    /// The jobs that wait, are due and may still begin, in the order of their claim.
     fn due(&self) -> Vec<(JobId, &Life)> {
         let mut due: Vec<(JobId, &Life)> = self
             .jobs
             .iter()
             .filter(|(_, life)| life.state == JobState::Queued && life.run_at <= self.now && !self.paused)
+            .filter(|(_, life)| life.start_by.is_none_or(|by| by > self.now))
             .map(|(&id, life)| (id, life))
             .collect();
         due.sort_by(|(a, one), (b, other)| one.rank.total_cmp(&other.rank).then(a.cmp(b)));
