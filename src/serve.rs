@@ -34,7 +34,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let config = Config::try_from(args)?;
     // Requests are accepted while the weights still load; a checkpoint that serves nothing leaves no data directory.
     let profile = read_profile(&config.engine)?;
-    let config = Config { worker: config.worker.within(config.engine.largest_rows()?), ..config };
+    let mut config = Config { worker: config.worker.within(config.engine.largest_rows()?), ..config };
+    config.http.options.max_rows = config.worker.max_rows();
     block_on(serve(config, profile)).map(|()| ExitCode::SUCCESS)
 }
 

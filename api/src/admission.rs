@@ -2,6 +2,7 @@
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue};
+use clapboard_h3::GenerationSpec;
 use clapboard_jobs::{BlobKey, Causes, Hint, Job, JobHook, JobId, NewJob, StoreError, Tenant, TraceParent};
 use clapboard_telemetry::metrics::names;
 use clapboard_telemetry::traces;
@@ -137,9 +138,25 @@ pub(crate) async fn admit(shared: &Shared, request: Request, waiting: Waiting) -
         None => invalid.into(),
     })?;
     health::check_live(state, spec.partition).await?;
+    has_memory_for(&spec, &state.options)?;
     let job = NewJob { id, hook, ..NewJob::new(tenant, model, &spec) };
     let job = under(request.terms, &headers, job, media.as_ref());
     Ok(Admission::New(Box::new(Admitted { job, media, mark, ignored })))
+}
+
+/// Refuses a video that no worker would ever take.
+///
+/// Errors: `invalid_value`, naming the size: a shorter film does too.
+pub(crate) fn has_memory_for(spec: &GenerationSpec, options: &Options) -> Result<(), ApiError> {
+    let rows = spec.rows_bound() as u64;
+    let Some(most) = options.max_rows.filter(|most| rows > *most) else {
+        return Ok(());
+    };
+    let message = format!(
+        "the video is up to {rows} rows of a sequence long, and this server has memory for {most}: ask for a smaller size, fewer \
+         seconds or fewer references"
+    );
+    Err(ApiError::invalid_value("size", message))
 }
 
 /// Returns the job that a request has made before, if it has.

@@ -89,6 +89,9 @@ pub struct Options {
     pub compat_failed_job_http_status: bool,
     /// Whether a service without a worker of its own refuses a video whose weights no worker has now, instead of queueing it.
     pub require_live_partition: bool,
+    /// The longest packed sequence that the service's only worker has memory for, in rows; none where nothing bounds it, or there
+    /// may be other workers.
+    pub max_rows: Option<u64>,
     /// How often a stream of events looks at its video.
     pub event_poll: Duration,
     /// How many streams of events a tenant may have open.
@@ -133,6 +136,7 @@ impl Default for Options {
             redirect_content: false,
             compat_failed_job_http_status: false,
             require_live_partition: false,
+            max_rows: None,
             event_poll: Duration::from_millis(500),
             max_streams_per_tenant: 100,
         }

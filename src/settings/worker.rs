@@ -127,6 +127,11 @@ impl WorkerSettings {
         Options { worker: WorkerId::new(), scratch, ..self.0.clone() }
     }
 
+    /// Returns the longest packed sequence that the worker takes, in rows.
+    pub(crate) fn max_rows(&self) -> Option<u64> {
+        self.0.max_rows
+    }
+
     /// Returns how long the worker may take to drain; none when it finishes its job first, however long that takes.
     pub(crate) fn drain_limit(&self) -> Option<Duration> {
         match self.0.drain {

@@ -9,7 +9,9 @@ use clapboard_jobs::{Causes, Job, JobId, NewJob};
 use super::create::answer;
 use super::id::VideoId;
 use super::{RemixVideo, Video, schedule};
-use crate::admission::{Admission, Admitted, Received, hook, ignored, known, make, receive, seed, under};
+use crate::admission::{
+    Admission, Admitted, Received, has_memory_for, hook, ignored, known, make, receive, seed, under,
+};
 use crate::app::{AppState, Shared};
 use crate::error::{ApiError, ErrorBody};
 use crate::error_code::ErrorCode;
@@ -77,6 +79,7 @@ async fn admit(state: &AppState, id: JobId, received: Received) -> Result<Admiss
     health::check_live(state, spec.partition).await?;
     spec.prompt = request.prompt.unwrap_or_default();
     spec.seed = request.seed.map_or_else(|| seed(state), i64::cast_unsigned);
+    has_memory_for(&spec, &state.options).map_err(|refused| refused.with_param("video_id"))?;
     let new = JobId::new();
     let media = match spec.inputs.is_empty() {
         true => None,

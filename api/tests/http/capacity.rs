@@ -129,3 +129,24 @@ async fn looking_into_the_files_of_a_request_ends_in_time() {
     within(app.until(async || hanging.process().is_none_or(|process| !process.exists()).then_some(()))).await;
     within(app.until_spool_is_empty()).await;
 }
+
+#[tokio::test]
+async fn a_video_that_no_worker_could_hold_is_refused_with_the_numbers() {
+    let app = TestApp::start_with(Options { max_rows: Some(3_000), ..Options::default() }).await;
+    let small = app.create(json!({"prompt": "a cat", "size": "256x128", "seconds": 4})).await;
+    let id = small.good()["id"].as_str().unwrap().to_owned();
+    let rows = app.job(&id).await.rows;
+    let reply = app.create(json!({"prompt": "a cat", "size": "1344x768", "num_frames": 345})).await;
+    reply.refused(400, "invalid_value", Some("size"));
+    assert!(reply.json()["error"]["message"].as_str().unwrap().contains("has memory for 3000"));
+    assert_eq!(app.hints().await, 1);
+
+    // One that was accepted by a larger server, or a longer prompt of it.
+    let options = Options { max_rows: Some(rows), ..(*app.state.options).clone() };
+    let state = AppState { options: Arc::new(options), ..app.state.clone() };
+    let exact = app.with(state);
+    let path = format!("/v1/videos/{id}/remix");
+    exact.post(&path, "application/json", json!({"prompt": "a dog"}).to_string()).await.good();
+    let longer = json!({"prompt": "a dog in the snow"}).to_string();
+    exact.post(&path, "application/json", longer).await.refused(400, "invalid_value", Some("video_id"));
+}
