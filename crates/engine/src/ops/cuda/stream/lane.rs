@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::{CudaStream, result, sys};
+use cudarc::driver::{CudaStream, result};
 
 use super::copier::Lane;
 use super::pinned::PinnedBuffer;
@@ -71,7 +71,7 @@ impl Lane for CopyStream {
 impl Drop for CopyStream {
     fn drop(&mut self) {
         if let Err(error) = self.stream.synchronize() {
-            tracing::debug!(%error, status = ?sys::CUresult::CUDA_SUCCESS, "copies of weights did not end well");
+            tracing::debug!(%error, "copies of weights did not end well");
         }
     }
 }
