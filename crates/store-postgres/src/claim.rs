@@ -11,8 +11,8 @@
 //! waiting jobs is read at the head of each tenant's backlog and never through it. So a million jobs of a tenant that may run
 //! no more cost a look at each other tenant that waits, some 50 µs each, and nothing else does. Within a tenant's backlog the
 //! search reads past jobs that back off, past those that had to begin before now, and, in the one class that the claimant holds
-//! in part, past those that are too large: once each in a claim. Those that had to begin are gone with the scheduler's next sweep, so
-//! they are many only while no scheduler runs.
+//! in part, past those that are too large: once each in a claim. Those that had to begin are ended by the
+//! scheduler's sweeps, so they are many only while no scheduler runs.
 //!
 //! Neither of the two indexes that claims go by holds a job's deadline: it is read from the row, as are `run_at` and `rows`.
 

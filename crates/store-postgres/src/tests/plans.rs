@@ -281,6 +281,36 @@ async fn a_list_of_one_status_does_not_read_the_others() {
 
 /// A model that few of a tenant's jobs name, or none, is looked for among its own, whatever the planner believes of models.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_that_had_to_begin_before_now_are_passed_over_once_until_a_sweep_ends_them() {
+    const OVERDUE: i64 = 2_000;
+    let counted = Counted::new(0).await;
+    let overdue = format!(
+        "insert into jobs (id, tenant, model, partition, capacity_class, rows, priority, spec_version, spec,
+             cost_tflop, rank, virtual_finish, created_at, run_at, start_by, max_attempts)
+         select gen_random_uuid(), 'late', 'm', 'fl2va', n % 3, 1000, 'normal', 1, '{{}}', 1.0, 0.1, 0.1, n, n, n + 1, 3
+         from generate_series(1, {OVERDUE}) n"
+    );
+    counted.harness.meddle(&overdue).await;
+    let late = || NewJob { tenant: "late".parse().unwrap(), ..new_job() };
+    let behind = counted.harness.store.create(late()).await.unwrap().id;
+    // Each once, at the index and in its row.
+    let most = 2 * OVERDUE + 300;
+    let hints =
+        counted.assert_within(most, "hints past overdue jobs", async |store| store.ready(20).await.unwrap()).await;
+    assert_eq!(hints.into_iter().map(|hint| hint.job).collect::<Vec<_>>(), [behind]);
+    let claim = async |store: &PostgresStore| store.claim_next(&worker()).await.unwrap();
+    let claimed = counted.assert_within(most, "a claim past overdue jobs", claim).await;
+    assert_eq!(claimed.map(|claimed| claimed.job.id), Some(behind));
+
+    while !counted.store.fail_overdue(1_000).await.unwrap().is_empty() {}
+    // What the updates have left in the indexes would be counted too.
+    counted.harness.meddle("vacuum jobs").await;
+    let next = counted.harness.store.create(late()).await.unwrap().id;
+    let claimed = counted.assert_cheap("a claim after the sweep", claim).await;
+    assert_eq!(claimed.map(|claimed| claimed.job.id), Some(next));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_of_one_model_does_not_read_the_others() {
     for history in [0, 20_000] {
         let counted = Counted::new(history).await;

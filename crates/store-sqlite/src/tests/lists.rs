@@ -1,4 +1,7 @@
+use std::collections::HashSet;
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clapboard_jobs::{JobPage, ListQuery, Order, Status};
 use sqlx::AssertSqlSafe;
@@ -49,6 +52,68 @@ async fn every_list_goes_by_an_index_in_its_order() {
             assert!(!steps.iter().any(looks) && !steps.iter().any(|found| found.contains("TEMP B-TREE")), "{steps:#?}");
         }
     }
+}
+
+/// Deadlines are looked for among the jobs that have one.
+#[tokio::test]
+async fn every_look_at_deadlines_goes_by_their_index() {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder.path().join("jobs.db")).await;
+    let statements = statements();
+    let of_deadlines: Vec<&String> =
+        statements.iter().filter(|one| one.contains("start_by is not null and finished_at is null")).collect();
+    assert_eq!(of_deadlines.len(), 2);
+    for statement in of_deadlines {
+        let plan: Vec<(i64, i64, i64, String)> =
+            sqlx::query_as(AssertSqlSafe(format!("explain query plan {statement}")))
+                .fetch_all(store.readers())
+                .await
+                .unwrap();
+        let text = plan.into_iter().map(|step| step.3).collect::<Vec<String>>().join("; ");
+        assert!(text.contains("jobs_to_begin") && !text.contains("TEMP B-TREE"), "{statement}: {text}");
+    }
+}
+
+/// A list by model reads each status by itself: a job that goes from one to another meanwhile is in it once all the same.
+#[tokio::test]
+async fn a_job_that_begins_while_its_model_is_listed_is_listed_once() {
+    const MOVES: [&str; 2] = [
+        "update jobs set state = 'running', fence = fence + 1, claim_token = x'00000000000070008000000000000002',
+             worker = x'00000000000070008000000000000003', lease_expires_at = 9, begun_at = 5",
+        "update jobs set state = 'queued', claim_token = null, worker = null, lease_expires_at = null, begun_at = null",
+    ];
+    let folder = TempDir::new().unwrap();
+    let store = Arc::new(open(&folder.path().join("jobs.db")).await);
+    let row = "insert into jobs (id, tenant, model, partition, spec_version, spec, cost_tflop, rows, rank, created_at, run_at,
+            max_attempts)
+        values (x'00000000000070008000000000000001', 'default', 'm', 'fl2va', 1, '{}', 1.0, 1, 1.0, 1, 1, 3)";
+    let change = async |store: &SqliteStore, statement: &'static str| {
+        let mut tx = store.begin("moving the job").await.unwrap();
+        sqlx::query(statement).execute(&mut *tx).await.unwrap();
+        tx.commit().await.unwrap();
+    };
+    change(&store, row).await;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mover = tokio::spawn({
+        let (store, is_over) = (Arc::clone(&store), Arc::clone(&is_over));
+        async move {
+            while !is_over.load(Ordering::Relaxed) {
+                for statement in MOVES {
+                    change(&store, statement).await;
+                }
+            }
+        }
+    });
+    let of_model = ListQuery { model: Some("m".to_owned()), ..ListQuery::default() };
+    let mut seen = HashSet::new();
+    for _ in 0..500 {
+        let jobs = store.list(&Tenant::default(), &of_model).await.unwrap().jobs;
+        assert_eq!(jobs.len(), 1, "{jobs:?}");
+        seen.insert(jobs[0].status());
+    }
+    is_over.store(true, Ordering::Relaxed);
+    mover.await.unwrap();
+    assert_eq!(seen.len(), 2, "the job was moved while it was listed");
 }
 
 fn noted(key: &str, value: &str) -> Metadata {

@@ -235,15 +235,6 @@ async fn the_queries_of_every_day_use_their_indexes() {
         ),
         ("select min(run_at) from jobs where state = 'queued' and run_at > 1", "jobs_due"),
         (
-            "select min(start_by) from jobs where start_by is not null and finished_at is null and start_by > 1",
-            "jobs_to_begin",
-        ),
-        (
-            "select id from jobs where start_by is not null and finished_at is null and start_by <= 1
-             order by start_by, id limit 9",
-            "jobs_to_begin",
-        ),
-        (
             "select min(result_expires_at) from jobs where result_key is not null and result_expires_at > 1",
             "jobs_with_results",
         ),
